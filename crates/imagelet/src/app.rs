@@ -158,7 +158,7 @@ impl App {
         let open = async || {
             let images = self.open_images(None).await?;
             if images.is_without_store() {
-                tracing::info!("there is no store in {}: no image was brought there", self.config.root.display());
+                tracing::info!("no store exists in {}, so that it has no images", self.config.root.display());
             }
             Ok(images)
         };
@@ -221,7 +221,7 @@ impl App {
 
     async fn marked(&self, images: &Images) -> Arc<dyn ImageService> {
         let service = images.service();
-        let runtime = Err("nobody asked".to_owned());
+        let runtime = Err("not asked".to_owned());
         let parts = collection_parts(&self.config, images, Arc::clone(&service), runtime, Arc::new(DebugRecorder));
         match Collection::open(parts).await {
             Ok(collection) => Arc::new(collection.served(service, false)),
@@ -270,7 +270,7 @@ impl App {
         match self.owner().await {
             Ok(owner) => Some(Arc::clone(owner) as Arc<dyn MakeRoom>),
             Err(failure) => {
-                tracing::debug!(error = failure.lines().join("; "), "nobody makes room for pulls");
+                tracing::debug!(error = failure.lines().join("; "), "no process can free space for pulls");
                 None
             }
         }
@@ -316,7 +316,7 @@ impl App {
     /// Makes this process the collector, with this collection, for processes that report more than a command does.
     pub(crate) fn collects(&self, collection: Arc<Collection>) {
         if self.owner.set(Arc::new(Owner::Here(collection))).is_err() {
-            tracing::debug!("somebody was found before who collects");
+            tracing::debug!("a garbage collection owner is already set");
         }
     }
 
@@ -389,7 +389,7 @@ impl App {
         match images.unpacks_directories() {
             None => {}
             Some(true) => tracing::info!(
-                "not root: owners, device nodes and privileged attributes that cannot be created are recorded beside \
+                "not root: owners, device nodes and privileged attributes that cannot be created are recorded next to \
                  the layers; mount needs root"
             ),
             Some(false) => tracing::info!(

@@ -512,7 +512,7 @@ pub(crate) struct BackoffReset {
 
 /// Write a completion script
 ///
-/// The script asks this program while somebody types, which knows the images, pods and containers that are there.
+/// The script runs this program for each completion, to list the images, pods and containers of the node.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

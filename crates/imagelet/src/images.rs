@@ -160,7 +160,10 @@ impl Images {
             // A process that holds the store without collecting, such as a pull, leaves collection to any process that wants it.
             Keeper::Root(root) => match root.own() {
                 Some(_) => None,
-                None => Owner::of_root(socket).await.inspect_err(|e| tracing::debug!("nobody collects: {e}")).ok(),
+                None => Owner::of_root(socket)
+                    .await
+                    .inspect_err(|e| tracing::debug!("no garbage collection owner: {e}"))
+                    .ok(),
             },
             Keeper::Runtime(endpoint) => Owner::of_endpoint(socket, &endpoint.to_string()).await,
         }
@@ -273,7 +276,7 @@ fn settings(options: &EngineOptions) -> String {
 fn optional<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
     match answer {
         Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Unimplemented) => {
-            tracing::debug!("not told: {}", error.message());
+            tracing::debug!("not answered: {}", error.message());
             Ok(None)
         }
         answer => answer.map(Some),

@@ -614,8 +614,8 @@ async fn rules_by_label_and_namespace() {
     let words: BTreeMap<&str, &str> = outline.images.iter().map(|row| (row.id.as_str(), row.why.as_str())).collect();
     let want = [
         ("labelled", "kept by rule label.team=pay*"),
-        ("other", "nobody uses it"),
-        ("shop", "nobody uses it"),
+        ("other", "unused"),
+        ("shop", "unused"),
         ("system", "kept by rule namespace=kube-*"),
         // It may be an image that a rule keeps.
         ("unknown", "kept by rule label.team=pay*"),

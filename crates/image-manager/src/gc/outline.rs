@@ -49,7 +49,7 @@ pub struct PlannedImage {
     /// By whom.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub used_by: String,
-    /// Until when it goes after all others, because it was brought ahead of its use.
+    /// Until when it goes after all others, because it was pulled before its use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Timestamp>,
     /// `remove`, or a word for why it stays.

@@ -42,12 +42,12 @@ impl Removal {
         let why = match (self.because, self.protected_until) {
             (RemovedBecause::Space, None) => "its space is needed",
             (RemovedBecause::Space, Some(_)) => "its space is needed, and nothing else suffices",
-            (RemovedBecause::Age, _) => "nobody used it for longer than images are kept",
-            (RemovedBecause::Unused, _) => "nobody uses it",
+            (RemovedBecause::Age, _) => "unused for longer than images are kept",
+            (RemovedBecause::Unused, _) => "unused",
         };
         match self.protected_until {
             None => why.to_owned(),
-            Some(until) => format!("{why}, although it was brought ahead of its use and is protected until {until}"),
+            Some(until) => format!("{why}, although it was pulled before its use and is protected until {until}"),
         }
     }
 }
@@ -180,7 +180,7 @@ impl fmt::Display for Because {
             Self::MinimumCopies { repository, copies } => {
                 write!(f, "one of the {copies} images of {repository} that are kept")
             }
-            Self::Protected { until } => write!(f, "brought ahead of its use, and protected until {until}"),
+            Self::Protected { until } => write!(f, "pulled before its use, and protected until {until}"),
             Self::TooYoung { age: is, min_age } => {
                 write!(f, "here for {}, and images stay for {} at least", age(*is), age(*min_age))
             }

@@ -190,10 +190,10 @@ fn copies_and_protection() {
     assert_eq!(why(&inventory, &plan, "2"), Some("minimum-copies"));
     let until: Vec<_> = plan.remove.iter().map(|removal| removal.protected_until).collect();
     assert_eq!(until, [None, None, Some(at(NOW + 1))]);
-    assert_eq!(plan.remove[0].why(), "nobody uses it");
+    assert_eq!(plan.remove[0].why(), "unused");
     assert_eq!(
         plan.remove[2].why(),
-        "nobody uses it, although it was brought ahead of its use and is protected until 1970-01-12T13:46:41Z"
+        "unused, although it was pulled before its use and is protected until 1970-01-12T13:46:41Z"
     );
 }
 
@@ -221,7 +221,7 @@ fn what_was_brought_ahead_of_its_use_goes_last() {
         assert_eq!((gone.as_slice(), plan.frees), (&["a".to_owned(), "b".into(), "p".into()][..], 70 * MIB));
         assert_eq!(
             plan.remove[2].why(),
-            "its space is needed, and nothing else suffices, although it was brought ahead of its use and is protected \
+            "its space is needed, and nothing else suffices, although it was pulled before its use and is protected \
              until 1970-01-12T13:46:41Z"
         );
         assert_eq!(plan.remove[0].why(), "its space is needed");

@@ -181,7 +181,7 @@ impl Drop for Rig {
         assert_no_secret("the events", format!("{:?}", self.ring.events()).as_bytes());
         assert_no_secret("the back-off", format!("{:?}", self.manager.backoff()).as_bytes());
         assert_no_secret("the metrics", self.metrics_text().as_bytes());
-        self.directory.iter().for_each(|directory| look_below(directory.path()));
+        self.directory.iter().for_each(|directory| search_below(directory.path()));
     }
 }
 
@@ -203,12 +203,12 @@ fn assert_no_secret(what: &str, bytes: &[u8]) {
 }
 
 #[track_caller]
-fn look_below(directory: &Path) {
+fn search_below(directory: &Path) {
     for entry in std::fs::read_dir(directory).expect("readable") {
         let path = entry.expect("an entry").path();
         assert_no_secret("the name of a file", path.as_os_str().as_encoded_bytes());
         if path.is_dir() {
-            look_below(&path);
+            search_below(&path);
         } else {
             assert_no_secret(&path.display().to_string(), &std::fs::read(&path).expect("readable"));
         }
@@ -219,7 +219,7 @@ fn look_below(directory: &Path) {
 fn what_looks_for_passwords_finds_them() {
     let directory = tempfile::tempdir().expect("a directory");
     std::fs::write(directory.path().join("record"), "dG9rZW46ZXhlYy1wYXNzd29yZA==").expect("writes");
-    assert!(std::panic::catch_unwind(|| look_below(directory.path())).is_err());
+    assert!(std::panic::catch_unwind(|| search_below(directory.path())).is_err());
     assert!(std::panic::catch_unwind(|| assert_no_secret("a text", b"it was ada-password")).is_err());
     assert_no_secret("a text", b"it was ada");
 }

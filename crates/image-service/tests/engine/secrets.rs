@@ -43,7 +43,7 @@ fn search(what: &str, bytes: &[u8]) {
     }
 }
 
-fn look_below(directory: &Path) -> usize {
+fn search_below(directory: &Path) -> usize {
     let mut files = 0;
     for entry in std::fs::read_dir(directory).expect("readable") {
         let path = entry.expect("an entry").path();
@@ -51,7 +51,7 @@ fn look_below(directory: &Path) -> usize {
         if path.is_symlink() {
             continue;
         }
-        files += if path.is_dir() { look_below(&path) } else { 1 };
+        files += if path.is_dir() { search_below(&path) } else { 1 };
         if path.is_file() {
             search(&path.display().to_string(), &std::fs::read(&path).expect("readable"));
         }
@@ -115,7 +115,7 @@ async fn nothing_that_an_engine_says_or_writes_is_a_secret() {
     }
     assert!(told >= 4, "{told} errors");
     assert!(!registry.issued_tokens().is_empty() && !store.requests().is_empty());
-    assert!(look_below(&directory.path().join("store")) > 5);
+    assert!(search_below(&directory.path().join("store")) > 5);
     engine.shutdown().await;
     let traced = traced.0.lock();
     assert!(!is_first || traced.windows(7).any(|window| window == b" TRACE "), "tracing was on");

@@ -22,7 +22,7 @@ For good, in /etc/containers/storage.conf:
   [storage.options]
   additionalimagestores = [\"/var/lib/imagelet/podman\"]")]
 pub(crate) struct PodmanStore {
-    /// Where podman keeps containers, beside /var/lib/containers/storage: the graphroot of storage.conf, or --root. Remembered;
+    /// Where podman keeps containers, in addition to /var/lib/containers/storage: the graphroot of storage.conf, or --root. Remembered;
     /// may be repeated
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with = "remove")]
     pub(crate) graph_root: Vec<PathBuf>,

@@ -13,7 +13,7 @@ use super::reach::ReachArgs;
 ///
 /// Prints the name with the digest that the registry has now. A blob that the registry has is not uploaded again; one that
 /// another repository of the same registry has is mounted from there. The image id stays the same; so does the digest of the
-/// manifest where the registry has all layers, or all blobs were kept (see --keep-blobs): other layers are compressed anew,
+/// manifest where the registry has all layers, or all blobs were kept (see --keep-blobs): other layers are compressed again,
 /// with gzip.
 ///
 /// With oci:PATH or oci:PATH:NAME in the place of the image, what lies in an OCI layout (directory or tar file) is uploaded as it is, an

@@ -4,11 +4,11 @@
 use clap::{ArgAction, Args};
 use image_service::Reach;
 
-/// How registries are reached, beside what hosts.toml says.
+/// How registries are reached, in addition to the settings of hosts.toml.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ReachArgs {
     /// Verify the certificates of registries. With =false, any certificate will do, and plain HTTP where a registry does not
-    /// speak TLS: whoever is on the line can read what is sent
+    /// speak TLS: anyone on the network path can read what is sent
     #[arg(long, value_name = "BOOL", default_value_t = true, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) tls_verify: bool,
     /// Speak plain HTTP with registries

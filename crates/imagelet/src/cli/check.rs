@@ -84,9 +84,7 @@ impl Checked {
         let left = self.unfinished_pulls.filter(|left| *left != UnfinishedPulls::default());
         lines.extend(left.map(|left| {
             let bytes = units::bytes(left.bytes);
-            format!(
-                "Beside them, of interrupted pulls: {left} ({bytes}), which a later pull looks at before it uses them."
-            )
+            format!("Leftovers of interrupted pulls: {left} ({bytes}); a later pull verifies them before it uses them.")
         }));
         lines
     }
@@ -243,7 +241,7 @@ mod tests {
                 "Checked 3 layers (5MB) and 1 image: 2 problems, 1 repaired.",
                 "Absent until they are pulled again: r.example/app:1.",
                 "Layers on the disk: 1 directory, 2 EROFS files; new ones become EROFS files: so.",
-                "Beside them, of interrupted pulls: 2 layers, 1 part (7kB), which a later pull looks at before it uses them."
+                "Leftovers of interrupted pulls: 2 layers, 1 part (7kB); a later pull verifies them before it uses them."
             ]
         );
         assert_eq!((checked.remaining(), checked.ids()), (1, vec![id]));

@@ -51,8 +51,8 @@ impl Report for Done {
             let name = units::first_name(&image.names);
             let why = match image.because {
                 RemovedBecause::Space => "its space was needed",
-                RemovedBecause::Age => "nobody used it for too long",
-                RemovedBecause::Unused => "nobody uses it",
+                RemovedBecause::Age => "unused for too long",
+                RemovedBecause::Unused => "unused",
             };
             let why = match image.protected_until {
                 None => why.to_owned(),
@@ -201,7 +201,7 @@ fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskC
                 "in-use" => "in use",
                 "rule" => "kept by a rule",
                 "minimum-copies" => "kept as copies of their repository",
-                "protected" => "protected because they were brought ahead of their use",
+                "protected" => "protected because they were pulled before their use",
                 "too-young" => "too young (--min-age 0s takes what is)",
                 "used-within" => "used lately",
                 "cannot-be-removed" => "impossible to remove",

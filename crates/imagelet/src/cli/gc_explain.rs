@@ -143,8 +143,8 @@ mod tests {
         };
         let unused = CollectPlan {
             images: vec![
-                image(a, "remove", "nobody uses it", Some(5)),
-                image(b, "remove", "nobody uses it", Some(7)),
+                image(a, "remove", "unused", Some(5)),
+                image(b, "remove", "unused", Some(7)),
                 image(c, "pinned", "pinned", None),
             ],
             exact: true,

@@ -133,7 +133,7 @@ fn split_name(image: &Image) -> (String, String) {
 /// Returns the image that a text selects, for inspection or removal. A service reports an image as absent if it must not be used by this
 /// name, or has lost a layer; the list still contains it. The list has more images than this one: those of a repository, or all of them if
 /// a runtime ignores filters.
-pub(super) async fn look_up(service: &dyn ImageService, text: &str) -> cri_api::Result<Option<Image>> {
+pub(super) async fn find(service: &dyn ImageService, text: &str) -> cri_api::Result<Option<Image>> {
     let spec = ImageSpec::new(text);
     if let Some(image) = service.image_status(&spec, false).await?.image {
         return Ok(Some(image));
@@ -246,7 +246,7 @@ async fn span(app: &App, filters: &Filters) -> Outcome<Span> {
         for name in names {
             let service = app.service().await?;
             let found =
-                look_up(&*service, name).await.map_err(|error| Failure::call(format!("filter by {name}"), &error))?;
+                find(&*service, name).await.map_err(|error| Failure::call(format!("filter by {name}"), &error))?;
             let image = found.ok_or_else(|| Failure::failed(format!("no such image: {name}")))?;
             let details = details(app.images().await?, std::slice::from_ref(&image)).await;
             let time = details.get(&image.id).and_then(|details| details.created);

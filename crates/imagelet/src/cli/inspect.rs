@@ -48,7 +48,7 @@ async fn inspect(images: &Images, text: &str) -> Outcome<Inspected> {
     let failed = |error: cri_api::Error| Failure::call(format!("inspect {text}"), &error);
     let mut status = images.inspect(&ImageSpec::new(text)).await.map_err(failed)?;
     if status.image.is_none()
-        && let Some(listed) = super::images::look_up(&*images.service(), text).await.map_err(failed)?
+        && let Some(listed) = super::images::find(&*images.service(), text).await.map_err(failed)?
     {
         status = images.inspect(&ImageSpec::new(&listed.id)).await.map_err(failed)?;
         if status.image.is_none() {

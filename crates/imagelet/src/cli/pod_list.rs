@@ -155,8 +155,8 @@ pub(super) async fn agent<T: serde::de::DeserializeOwned>(app: &App, target: &st
         AskError::NotListening(socket) => Failure::new(
             Code::Unreachable,
             format!(
-                "nobody keeps pods here: nothing answers on {}; `imagelet run` does while it runs, and --root or \
-                 --admin-socket says where. Containers that it left go on without it: `imagelet logs` and `exec` find them",
+                "no agent answers on {}: start `imagelet run`, or name its socket with --root or --admin-socket. Containers \
+                 continue without an agent: `imagelet logs` and `exec` find them",
                 socket.display()
             ),
         ),

@@ -71,7 +71,7 @@ fn lines(removed: &[Image]) -> Vec<String> {
 /// Removes one image; `None` if it was removed by an earlier name of the same command.
 async fn remove(service: &dyn ImageService, text: &str, earlier: &[Image]) -> Outcome<Option<Image>> {
     let failed = |error: cri_api::Error| Failure::call(format!("remove {text}"), &error);
-    let found = super::images::look_up(service, text).await.map_err(failed)?;
+    let found = super::images::find(service, text).await.map_err(failed)?;
     let Some(image) = found else {
         let wanted = super::images::Wanted::parse(text)?;
         if !super::images::ImageList::select(earlier.to_vec(), wanted).images.is_empty() {

@@ -56,19 +56,19 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let sources = Sources::new(sources, reading.options);
     let (stop, mut desired) = (CancellationToken::new(), sources.desired());
     let read = async {
-        let told = tokio::time::timeout(PATIENCE, desired.wait_for(all_told)).await;
-        let told = told.ok().and_then(|heard| heard.ok().map(|desired| desired.clone()));
+        let reported = tokio::time::timeout(PATIENCE, desired.wait_for(all_reported)).await;
+        let reported = reported.ok().and_then(|received| received.ok().map(|desired| desired.clone()));
         stop.cancel();
-        told
+        reported
     };
-    let (told, ()) = tokio::join!(read, sources.run(&stop));
-    let Some(told) = told else {
-        return Err(Failure::new(Code::Unreachable, "not every source of pods has told what it has"));
+    let (reported, ()) = tokio::join!(read, sources.run(&stop));
+    let Some(reported) = reported else {
+        return Err(Failure::new(Code::Unreachable, "not every source of pods has reported its pods"));
     };
-    let mut pods: Vec<Arc<Pod>> = told.pods.into_values().collect();
+    let mut pods: Vec<Arc<Pod>> = reported.pods.into_values().collect();
     pods.sort_by_key(|pod| (pod.metadata.namespace.clone(), pod.metadata.name.clone()));
     app.printer.report(&DryRunReport(pods))?;
-    let refused = told.refused.into_iter().map(|refused| {
+    let refused = reported.refused.into_iter().map(|refused| {
         let pod = refused.pod.map(|pod| format!("pod {pod}: ")).unwrap_or_default();
         Failure::failed(format!("{}: {pod}{}", refused.origin, refused.reason))
     });
@@ -76,7 +76,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
 }
 
 /// Returns true if every source has reported its pods or its error, and a reason is known for each object that is refused.
-fn all_told(desired: &DesiredPods) -> bool {
+fn all_reported(desired: &DesiredPods) -> bool {
     let why = |origin: &String| desired.refused.iter().any(|refused| refused.origin == *origin);
     desired.reported && desired.held.iter().all(why)
 }

@@ -38,9 +38,9 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     app.open_to_requests(&mut admin).await?;
     admin.pods = Some(node.board());
     let admin = admin.start(&admin_address(&app.config), &stop).await?;
-    let mut told = Told::default();
+    let mut printed = PrintedStates::default();
     let work = async {
-        let outcome = foreground(app, &node, &mut told).await;
+        let outcome = foreground(app, &node, &mut printed).await;
         stop.cancel();
         outcome
     };
@@ -84,19 +84,19 @@ fn no_pod(manifests: &[Once]) -> Failure {
 }
 
 /// Prints changes until the end, and removes all pods.
-async fn foreground(app: &App, node: &Node, told: &mut Told) -> Outcome {
+async fn foreground(app: &App, node: &Node, printed: &mut PrintedStates) -> Outcome {
     let mut changes = node.agent.changes();
     let finished = node.agent.finished();
     tokio::pin!(finished);
     let views = loop {
-        told.print_changes(app, node)?;
+        printed.print_changes(app, node)?;
         tokio::select! {
             views = &mut finished => break Some(views),
             () = app.stop.cancelled() => break None,
             heard = changes.changed() => if heard.is_err() { break None },
         }
     };
-    told.print_changes(app, node)?;
+    printed.print_changes(app, node)?;
     let failed: Vec<String> =
         views.iter().flatten().filter(|view| view.status.phase == Phase::Failed).map(title).collect();
     if views.is_none() {
@@ -110,7 +110,7 @@ async fn foreground(app: &App, node: &Node, told: &mut Told) -> Outcome {
             heard = changes.changed() => if heard.is_err() { break },
         }
         if views.is_none() {
-            told.print_changes(app, node)?;
+            printed.print_changes(app, node)?;
         }
     }
     match (views, failed.as_slice()) {
@@ -126,9 +126,9 @@ fn title(view: &Arc<PodView>) -> String {
 
 /// The last printed state of each pod, by uid.
 #[derive(Default)]
-struct Told(BTreeMap<String, String>);
+struct PrintedStates(BTreeMap<String, String>);
 
-impl Told {
+impl PrintedStates {
     /// Prints a line for each pod that changed.
     fn print_changes(&mut self, app: &App, node: &Node) -> Outcome {
         let desired = node.desired.borrow().clone();

@@ -109,7 +109,7 @@ async fn one(
             return Some(result);
         }
         last = Some(result);
-        let next = next_look(manager, request, round);
+        let next = next_request(manager, request, round);
         tokio::select! {
             () = ended.cancelled() => return last,
             () = reset => {}
@@ -120,7 +120,7 @@ async fn one(
 }
 
 /// Returns the time of the next request: after the period, or when the back-off ends before that.
-fn next_look(manager: &ImageManager, request: &EnsureImageRequest, round: u64) -> Instant {
+fn next_request(manager: &ImageManager, request: &EnsureImageRequest, round: u64) -> Instant {
     let regular = Instant::now() + PERIOD + spread(request, round);
     let held = manager.backoff().into_iter().find(|e| e.uid == request.pod.uid && e.image == request.image);
     held.map(|entry| entry.until).filter(|until| *until > Instant::now()).map_or(regular, |until| until.min(regular))

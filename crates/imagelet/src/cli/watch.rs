@@ -21,12 +21,12 @@ const LONGEST: Duration = Duration::from_secs(5);
 pub(super) struct ImageLists<'a> {
     app: &'a App,
     watches: bool,
-    last: Option<Look>,
+    last: Option<Listing>,
     agent: Agent,
 }
 
 /// The last listing.
-struct Look {
+struct Listing {
     at: Instant,
     /// If this process had to open the store: the time of the store's last change.
     changed: Option<SystemTime>,
@@ -72,7 +72,7 @@ impl<'a> ImageLists<'a> {
         let at = Instant::now();
         let now = self.app.list_images_now().await?;
         let changed = if now.own { store::Store::changed_at(&self.app.config.root) } else { None };
-        self.last = Some(Look { at, changed });
+        self.last = Some(Listing { at, changed });
         if now.agent && matches!(self.agent, Agent::Unasked) {
             self.agent = self.follow().await;
         }
@@ -83,7 +83,7 @@ impl<'a> ImageLists<'a> {
         if self.last.is_some() {
             return Ok(None);
         }
-        self.last = Some(Look { at: Instant::now(), changed: None });
+        self.last = Some(Listing { at: Instant::now(), changed: None });
         let listed = self.app.marked_service().await?.list_images(None).await;
         listed.map(Some).map_err(|error| Failure::call("list images", &error))
     }

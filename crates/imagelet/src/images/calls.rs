@@ -22,7 +22,7 @@ macro_rules! ask {
                 Holder::Own { engine: $store, .. } => $call.await,
                 Holder::Other { remote: $store, .. } => $call.await,
             };
-            if let Some(answer) = $root.heard(&holder, answer).await {
+            if let Some(answer) = $root.answer_or_retry(&holder, answer).await {
                 break answer;
             }
         }
@@ -74,7 +74,7 @@ impl ImageEngine for Root {
                 Holder::Other { remote, .. } => remote.remove_images(images).await,
             };
             let first = results.first().and_then(|result| result.clone().err()).map_or(Ok(()), Err);
-            if self.heard(&holder, first).await.is_some() {
+            if self.answer_or_retry(&holder, first).await.is_some() {
                 return results;
             }
         }

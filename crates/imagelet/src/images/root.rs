@@ -143,7 +143,7 @@ impl Root {
     }
 
     /// Returns `answer` as it is, or `None` if `old` no longer holds the store: the call must then be retried with the new owner.
-    pub(super) async fn heard<T>(&self, old: &Holder, answer: Result<T>) -> Option<Result<T>> {
+    pub(super) async fn answer_or_retry<T>(&self, old: &Holder, answer: Result<T>) -> Option<Result<T>> {
         match (&answer, old) {
             (Err(error), Holder::Other { .. }) if error.kind() == Kind::Unavailable => {}
             _ => return Some(answer),

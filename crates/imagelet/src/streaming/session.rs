@@ -21,7 +21,7 @@ const PIECE: usize = 32 << 10;
 
 /// An event of a stream.
 #[derive(Debug)]
-enum Came {
+enum StreamEvent {
     /// The peer has accepted the stream.
     Taken,
     Bytes(Bytes),
@@ -32,7 +32,7 @@ enum Came {
 
 /// Guards the receivers of the streams' frames, and is held only for the lookup. Frames of a stream without an entry are dropped. All
 /// entries are removed when the connection ends.
-type Readers = Arc<Mutex<BTreeMap<u32, mpsc::Sender<Came>>>>;
+type Readers = Arc<Mutex<BTreeMap<u32, mpsc::Sender<StreamEvent>>>>;
 
 /// A connection. It is closed when this is dropped.
 pub(crate) struct Session {
@@ -46,7 +46,7 @@ pub(crate) struct Session {
 
 /// A stream of a connection.
 pub(crate) struct Stream {
-    came: mpsc::Receiver<Came>,
+    came: mpsc::Receiver<StreamEvent>,
     taken: bool,
     ended: bool,
     out: Out,
@@ -79,7 +79,7 @@ impl Session {
         tasks.spawn(async move {
             tokio::select! {
                 () = stop.cancelled() => {}
-                () = hear(reader, &map, pings) => {}
+                () = receive(reader, &map, pings) => {}
             }
             map.lock().clear();
         });
@@ -110,12 +110,12 @@ impl Stream {
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
         while !self.ended {
             match self.came.recv().await {
-                Some(Came::Taken) => self.taken = true,
-                Some(Came::Bytes(bytes)) if bytes.is_empty() => {}
-                Some(Came::Bytes(bytes)) => return Ok(Some(bytes)),
+                Some(StreamEvent::Taken) => self.taken = true,
+                Some(StreamEvent::Bytes(bytes)) if bytes.is_empty() => {}
+                Some(StreamEvent::Bytes(bytes)) => return Ok(Some(bytes)),
                 // Runtimes reset a stream that they have accepted to end it, after all data was sent.
-                Some(Came::Cut(status)) if !self.taken => return Err(StreamError::Refused(status)),
-                Some(Came::End | Came::Cut(_)) => self.ended = true,
+                Some(StreamEvent::Cut(status)) if !self.taken => return Err(StreamError::Refused(status)),
+                Some(StreamEvent::End | StreamEvent::Cut(_)) => self.ended = true,
                 None => return Err(StreamError::Closed),
             }
         }
@@ -147,7 +147,7 @@ impl Out {
     }
 }
 
-async fn hear(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::WeakSender<Bytes>) {
+async fn receive(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::WeakSender<Bytes>) {
     let mut reader = spdy::Reader::new(reader);
     loop {
         let frame = match reader.next().await {
@@ -159,9 +159,9 @@ async fn hear(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::We
             }
         };
         let (stream, came, last) = match frame {
-            Frame::Data { stream, bytes, last } => (stream, Came::Bytes(bytes), last),
-            Frame::Reply { stream, last } => (stream, Came::Taken, last),
-            Frame::Reset { stream, status } => (stream, Came::Cut(status), false),
+            Frame::Data { stream, bytes, last } => (stream, StreamEvent::Bytes(bytes), last),
+            Frame::Reply { stream, last } => (stream, StreamEvent::Taken, last),
+            Frame::Reset { stream, status } => (stream, StreamEvent::Cut(status), false),
             Frame::Ping(number) => {
                 // Only the peer sends pings, so each is answered. The reply may be dropped if the queue is full: other frames show that we
                 // are alive.
@@ -172,12 +172,12 @@ async fn hear(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc::We
             }
             Frame::GoAway | Frame::Other => continue,
         };
-        let cut = matches!(came, Came::Cut(_));
+        let cut = matches!(came, StreamEvent::Cut(_));
         let reader = readers.lock().get(&stream).cloned();
         let Some(reader) = reader else { continue };
         let _ = reader.send(came).await;
         if last {
-            let _ = reader.send(Came::End).await;
+            let _ = reader.send(StreamEvent::End).await;
         }
         if last || cut {
             readers.lock().remove(&stream);

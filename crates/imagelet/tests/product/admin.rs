@@ -98,7 +98,7 @@ fn an_agent_keeps_no_back_off_and_says_so() {
 }
 
 #[test]
-fn where_nobody_answers_the_line_says_who_would() {
+fn unanswered_socket_is_reported_with_what_serves_it() {
     let scratch = Scratch::new();
     let imagelet = Imagelet::on(&scratch.join("store"));
     let socket = scratch.join("store/admin.sock");

@@ -53,7 +53,7 @@ fn the_example_in_shell_does_what_it_says() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_watch_of_images_follows_the_agent_and_goes_on_without_one() {
+fn watch_of_images_follows_the_agent_and_continues_without_one() {
     let s = Scene::new();
     let (one, _) = s.push_file("watch/one:1", "a", "one");
     let (two, _) = s.push_file("watch/two:1", "a", "two");

@@ -275,7 +275,7 @@ fn saved_is_loaded_as_by_podman_and_docker() {
 /// umoci 0.4 leaves out what pads the last file of a layer; containerd reads it, and so does a pull here.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_layer_without_its_last_padding_comes_and_goes() {
+fn layer_without_its_last_padding_is_imported_and_exported() {
     let g = Ground::new();
     g.sh("umoci init --layout u && umoci new --image u:x && mkdir t && echo one > t/file && umoci insert --image u:x t /data");
     for format in ["dir", "erofs"] {
@@ -449,7 +449,7 @@ fn other_platforms_come_and_go() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn beside_an_agent_standard_input_and_output_are_the_persons_own() {
+fn archives_use_the_commands_own_standard_streams_while_an_agent_runs() {
     let g = Ground::new();
     let image = one_image(&g);
     let imagelet = g.imagelet("store").global("--log-level", "warn");

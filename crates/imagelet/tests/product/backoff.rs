@@ -49,7 +49,7 @@ impl Waiting {
     }
 
     #[track_caller]
-    fn comes_to(&self, result: &str) {
+    fn ends_with(&self, result: &str) {
         let wanted = format!(" result={result}");
         self.ensure.wait_for(&format!("{wanted:?}"), |line| line.ends_with(&wanted).then_some(()));
     }
@@ -66,7 +66,7 @@ fn pod(image: &str) -> Pod<'_> {
 }
 
 #[test]
-fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
+fn retry_after_of_a_registry_is_obeyed_until_a_reset() {
     let runtime = runtime();
     let scratch = Scratch::new();
     let registry = runtime.block_on(TestRegistry::open());
@@ -90,12 +90,12 @@ fn a_registry_that_says_when_is_left_alone_until_somebody_resets_it() {
 
     registry.faults().clear();
     assert_ne!(waiting.reset(&["--registry", &registry.host()]), "0");
-    waiting.comes_to("pulled");
+    waiting.ends_with("pulled");
     eventually("both are there", || registry.requests_for("/busy/other/blobs/").len() >= 2);
 }
 
 #[test]
-fn explain_tells_whom_the_agent_lets_wait() {
+fn explain_reports_the_back_off_of_the_agent() {
     let scratch = Scratch::new();
     let runtime = runtime();
     let registry = runtime.block_on(TestRegistry::open());
@@ -117,7 +117,7 @@ fn explain_tells_whom_the_agent_lets_wait() {
 }
 
 #[test]
-fn a_command_that_nobody_repeats_waits_as_the_registry_asks() {
+fn single_command_waits_as_the_registry_asks() {
     let scratch = Scratch::new();
     let runtime = runtime();
     let registry = runtime.block_on(TestRegistry::open());
@@ -151,7 +151,7 @@ fn a_registry_that_is_not_there_is_waited_for() {
     assert!(entry["message"].as_str().is_some_and(|m| m.starts_with("RegistryUnavailable")), "{entry}");
 
     listen(socket, registry.host());
-    waiting.comes_to("pulled");
+    waiting.ends_with("pulled");
     drop(waiting);
     assert_eq!(imagelet.images().len(), 1);
 }
@@ -198,7 +198,7 @@ fn a_password_that_becomes_good_and_an_image_that_is_pushed_are_waited_for() {
         assert!(!entry.to_string().contains(&secret), "{entry}");
     }
     guarded.set_users(&[(USER, PASSWORD)]);
-    waiting.comes_to("pulled");
+    waiting.ends_with("pulled");
     drop(waiting);
 
     let image = s.registry.name("later/app:1");
@@ -208,7 +208,7 @@ fn a_password_that_becomes_good_and_an_image_that_is_pushed_are_waited_for() {
     s.push_file("later/app:1", "data", "later");
     assert_eq!(waiting.reset(&["--pod", "shop/other"]), "0", "nobody's");
     assert_eq!(waiting.reset(&["--pod", "shop/web"]), "1");
-    waiting.comes_to("pulled");
+    waiting.ends_with("pulled");
 }
 
 #[test]
@@ -255,6 +255,6 @@ fn a_corrected_hosts_file_ends_the_wait() {
     point_to(&registry.host());
     look_again();
     // The back-off of four minutes is longer than the watchdog of this wait.
-    waiting.comes_to("pulled");
+    waiting.ends_with("pulled");
     assert_eq!(registry.requests_for("/late/app/blobs/").len(), 2, "{:?}", registry.requests());
 }

@@ -177,7 +177,7 @@ fn overwrite(path: &Path, at: usize, bytes: &[u8]) {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_store_that_nobody_touched_is_sound() {
+fn untouched_store_passes_the_check() {
     let w = Workshop::new();
     w.is_sound();
     let report = w.check(&[]).1;
@@ -236,7 +236,7 @@ fn a_truncated_file_makes_its_image_absent() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_layer_that_is_gone_makes_its_image_absent() {
+fn missing_layer_makes_its_image_absent() {
     let w = Workshop::new();
     fs::remove_dir_all(w.s.scratch.join("store/layers").join(w.layer("left/file"))).expect("remove a layer");
     w.is_found_and_repaired("missingLayer", &[0]);
@@ -260,7 +260,7 @@ fn a_damaged_document_makes_its_image_absent() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_directory_that_nobody_knows_is_swept() {
+fn unknown_directory_is_swept() {
     let w = Workshop::new();
     // Beneath an agent that runs: what opens the store sweeps anyway.
     let agent = w.s.imagelet.serve(&w.s.scratch.join("cri.sock"));

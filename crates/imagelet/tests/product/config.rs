@@ -216,7 +216,7 @@ fn a_kubelets_file_is_taken_and_its_origin_is_shown() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn waiting_ends_when_the_image_comes_or_the_time_is_over() {
+fn wait_ends_with_the_image_or_the_timeout() {
     let s = Scene::new();
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: web}}\nspec: {{containers: [{{name: main, image: '{}'}}]}}\n",

@@ -45,7 +45,7 @@ fn whole(root: &Path, directory: &str, context: &str) -> usize {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_kill_at_any_moment_gives_nobody_a_right() {
+fn kill_at_any_moment_grants_no_access() {
     let s = Scene::new();
     s.push_file("cut/app:1", "data", "the keeper's own\n".repeat(100));
     let registry = GuardedRegistry::start(&s.scratch.join("registry"), &[USER]);

@@ -356,7 +356,7 @@ fn attempt(g: &Ground, work: &Work, context: &str, fault: Fault) -> String {
         Some(0) => assert!(is_done, "{context}: what is said to be done is done:\n{said}"),
         Some(1 | 69) => {
             assert!(traced.failed > 0, "{context}: it fails by itself:\n{said}");
-            check_told(context, fault, &done.stdout, said);
+            check_reported(context, fault, &done.stdout, said);
             assert!(done.code == Some(1) || fault.class == Class::Network, "{context}:\n{said}");
         }
         _ => panic!("{context}: {}:\n{said}", traced.end),
@@ -372,7 +372,7 @@ fn attempt(g: &Ground, work: &Work, context: &str, fault: Fault) -> String {
 }
 
 /// Asserts that a line names the failed operation and its cause.
-fn check_told(context: &str, fault: Fault, stdout: &str, stderr: &str) {
+fn check_reported(context: &str, fault: Fault, stdout: &str, stderr: &str) {
     let errors: Vec<&str> = stderr.lines().filter(|line| line.starts_with("error: ")).collect();
     assert_eq!(errors.len(), 1, "{context}: one line of error:\n{stderr}");
     let cause = std::io::Error::from(fault.errno).to_string();

@@ -56,7 +56,7 @@ fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn the_first_look_of_all_finds_old_images_old() {
+fn first_detection_finds_old_images_old() {
     let (s, imagelet) = scene();
     let (name, _) = s.push_file("clock/first:1", "a", "first");
     imagelet.ok(&["pull", &name]);
@@ -129,7 +129,7 @@ fn images_go_at_their_maximum_age_and_not_before() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn what_was_pulled_ahead_of_its_use_goes_last_for_as_long_as_was_said() {
+fn prepulled_images_are_removed_last_while_protected() {
     let (s, _) = scene();
     // If no containers run on the node, no image counts as pulled ahead of its use.
     let containerd = Containerd::start(s.registry.host());
@@ -151,7 +151,7 @@ fn what_was_pulled_ahead_of_its_use_goes_last_for_as_long_as_was_said() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn what_was_off_for_a_month_comes_back_with_its_history() {
+fn node_that_was_off_for_a_month_keeps_its_history() {
     let (s, imagelet) = scene();
     let (name, _) = s.push_file("clock/one:1", "a", "one");
     let (kept, _) = s.push_file("clock/kept:1", "a", "kept");

@@ -25,7 +25,7 @@ fn json_of(imagelet: &Imagelet, args: &[&str]) -> Value {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn every_format_says_what_goes_and_why_the_rest_stays() {
+fn every_format_shows_removals_and_reasons_to_keep() {
     let s = Scene::on_a_disk();
     let (old, old_image) = s.push_file("gc/old:1", "a", vec![1_u8; 300_000]);
     let (base, base_image) = s.push_file("gc/base:1", "b", vec![2_u8; 100_000]);
@@ -36,7 +36,7 @@ fn every_format_says_what_goes_and_why_the_rest_stays() {
     assert!(young.contains("too-young") && young.contains("every image is needed, or must not go yet"), "{young}");
     s.imagelet.ok(&["pull", &ahead]);
     let told = imagelet.ok(&["gc", "explain", &ahead]);
-    assert!(told.contains("it stays: brought ahead of its use, and protected until "), "{told}");
+    assert!(told.contains("it stays: pulled before its use, and protected until "), "{told}");
     imagelet.ok(&["rmi", &ahead]);
 
     let pinned = imagelet.ok(&["pin", &base]);
@@ -51,7 +51,7 @@ fn every_format_says_what_goes_and_why_the_rest_stays() {
         line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
     let (old_row, base_row) = (row(&old), row(&base));
-    assert_eq!((old_row[4].as_str(), old_row[5].as_str()), ("remove", "nobody uses it"), "{table}");
+    assert_eq!((old_row[4].as_str(), old_row[5].as_str()), ("remove", "unused"), "{table}");
     assert_eq!(
         (base_row[3].as_str(), base_row[4].as_str(), base_row[5].as_str()),
         ("-", "pinned", "pinned"),

@@ -217,7 +217,8 @@ fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
 
     // Nothing else is left. What is said is done, and why.
     let table = later.ok(&["gc", "-n", "--until-free", "30MiB", "--min-age", "0s"]);
-    let why = "its space is needed, and nothing else suffices, although it was brought ahead of its use and is protected until ";
+    let why =
+        "its space is needed, and nothing else suffices, although it was pulled before its use and is protected until ";
     assert!(table.contains(why), "{table}");
     let explained = later.ok(&["gc", "explain", &names[2]]);
     assert!(explained.contains("it stays: here for "), "{explained}");

@@ -151,7 +151,7 @@ fn forward(mut near: TcpStream, to: &str, log: &Mutex<Vec<String>>) -> Option<()
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn https_goes_through_the_proxy_of_the_environment() {
+fn https_uses_the_proxy_of_the_environment() {
     let s = Scene::new();
     let (_, image) = s.push_file("guarded/one:1", "a", "one");
     let guarded = GuardedRegistry::start(&s.scratch.join("registry"), &[(USER, PASSWORD)]);

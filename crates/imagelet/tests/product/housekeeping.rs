@@ -23,7 +23,7 @@ fn json(imagelet: &Imagelet, args: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{args:?}: {error}\n{text}"))
 }
 
-const NO_STORE: &str = " INFO there is no store in ROOT: no image was brought there\n";
+const NO_STORE: &str = " INFO no store exists in ROOT, so that it has no images\n";
 
 /// Words that are typed, standard output, the lines of standard error below the first one, and the exit code.
 const QUESTIONS: [(&[&str], &str, &str, i32); 22] = [
@@ -132,7 +132,7 @@ fn what_df_counts_is_what_du_counts() {
 
 /// A recent image is removed on request, together with its protection, by this process and by an agent that pulled it.
 #[test]
-fn what_is_unused_goes_now() {
+fn unused_images_are_removed_on_request() {
     let (_runtime, registry) = registry();
     let scratch = Scratch::new();
     let imagelet = Imagelet::on(&scratch.join("store"));
@@ -162,13 +162,13 @@ fn what_is_unused_goes_now() {
         let table = imagelet.ok(&["gc", "--all-unused", "--now"]);
         let removed =
             table.lines().find(|line| line.starts_with(&young)).unwrap_or_else(|| panic!("not removed:\n{table}"));
-        assert!(removed.contains("nobody uses it, although it was protected until 20"), "{table}");
+        assert!(removed.contains("unused, although it was protected until 20"), "{table}");
         assert_eq!(imagelet.ok(&["images", "-o", "name"]).trim(), kept);
     }
 }
 
 #[test]
-fn what_interrupted_pulls_left_is_listed_and_goes() {
+fn leftovers_of_interrupted_pulls_are_listed_and_removed() {
     let (_runtime, registry) = registry();
     let scratch = Scratch::new();
     let imagelet = Imagelet::on(&scratch.join("store"));

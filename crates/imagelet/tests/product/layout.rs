@@ -106,7 +106,7 @@ fn what_is_imported_is_what_a_pull_gives() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn what_is_exported_is_read_by_skopeo_and_umoci_and_comes_back_the_same() {
+fn exported_layout_is_read_by_skopeo_and_umoci_and_imported_unchanged() {
     let s = Scene::new();
     let image = two_layers(&s);
     let name = s.registry.push(&s.layout, &image, "site/app:1.0");

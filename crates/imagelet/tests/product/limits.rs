@@ -228,7 +228,7 @@ fn a_collection_with_little_memory() {
 /// Clients that take every descriptor which an agent may have.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn an_agent_that_runs_out_of_descriptors_goes_on_when_it_has_some() {
+fn agent_without_descriptors_recovers_when_some_are_free() {
     let g = Ground::new();
     let prlimit = tool("prlimit").get_program().display().to_string();
     let socket = g.s.scratch.join("cri.sock");

@@ -118,7 +118,7 @@ fn is_answered_in_a_flood(url: &str, words: &[&str]) {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn idle_connections_keep_nobody_from_an_agent() {
+fn idle_connections_do_not_block_other_clients() {
     let s = Scene::new();
     let token = s.scratch.join("token");
     std::fs::write(&token, "token-of-readers-0123\n").expect("written");

@@ -22,7 +22,7 @@ fn crossed(status: &Value) -> Vec<&str> {
     signals.iter().filter(|s| s["crossed"] == true).filter_map(|s| s["signal"].as_str()).collect()
 }
 
-fn pressure_comes_and_goes(disk: LoopFs, fill: impl Fn(&std::path::Path, Space) -> Foreign, signals: &[&str]) {
+fn pressure_rises_and_falls(disk: LoopFs, fill: impl Fn(&std::path::Path, Space) -> Foreign, signals: &[&str]) {
     let s = Scene::new();
     let disk = disk.mount(&s.scratch, "disk");
     let imagelet = Imagelet::on(&disk.join("store"));
@@ -48,7 +48,7 @@ fn pressure_comes_and_goes(disk: LoopFs, fill: impl Fn(&std::path::Path, Space) 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_disk_without_bytes_is_under_pressure_for_a_while() {
-    pressure_comes_and_goes(
+    pressure_rises_and_falls(
         LoopFs::ext4(64),
         |disk, space| Foreign::leaving(disk, space.capacity / 8),
         &["imagefs.available"],
@@ -58,7 +58,7 @@ fn a_disk_without_bytes_is_under_pressure_for_a_while() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_disk_without_inodes_is_under_pressure_for_a_while() {
-    pressure_comes_and_goes(
+    pressure_rises_and_falls(
         LoopFs::ext4(64).inodes(1000),
         |disk, space| Foreign::leaving_inodes(disk, space.inodes / 50),
         &["imagefs.inodesFree", "nodefs.inodesFree"],

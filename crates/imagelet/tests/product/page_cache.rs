@@ -140,7 +140,7 @@ fn ten_users_of_a_layer_have_it_in_memory_once() {
 /// The device is the kernel's: the agent that made it need not be there, nor need the unmount be ours.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn a_killed_agents_device_is_found_again_and_goes_with_its_last_mount() {
+fn loop_device_of_a_killed_agent_is_reused_and_freed_with_its_last_mount() {
     let image = Image::new();
     let agent = image.imagelet.serve(&image.scratch.join("cri.sock"));
     image.mount("before");

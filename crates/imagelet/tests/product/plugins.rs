@@ -149,7 +149,7 @@ fn a_credential_provider_brings_the_image() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn providers_that_fail_are_told_and_stop_nobody() {
+fn failing_providers_are_reported_and_block_no_pull() {
     let w = Workshop::new();
     w.program("mute", &format!("echo {SPILLED}; echo nothing good"));
     w.program("sick", &format!("echo no key in the drawer >&2; echo {SPILLED}; exit 3"));
@@ -273,7 +273,7 @@ fn a_store_for_everything_and_a_helper_that_has_nothing() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn helpers_that_hang_or_print_garbage_are_told_and_stop_nobody() {
+fn hanging_or_broken_helpers_are_reported_and_block_no_pull() {
     let w = Workshop::new();
     helper(&w, "garbage", &format!("echo '{{{SPILLED}'"));
     helper(&w, "stuck", "echo $$ > $notes/stuck\nexec sleep 1000");

@@ -338,7 +338,7 @@ const DAMAGES: [Damage; 16] = [
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_damaged_view_is_made_anew() {
+fn damaged_view_is_rebuilt() {
     let t = Stage::new();
     let one = t.s.layout.image(&[t.base(), t.upper("one")]);
     let name = t.pull(&one, "podman/damaged:1");
@@ -419,7 +419,7 @@ fn what_is_not_ours_is_left_alone() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_pull_goes_on_where_the_view_cannot_be_written() {
+fn pull_succeeds_although_the_view_cannot_be_written() {
     let s = Scene::new();
     let (name, image) = s.push_file("podman/unwritable:1", "file", "content");
     s.imagelet.ok(&["podman-store"]);

@@ -104,7 +104,7 @@ fn layers_with_urls_come_from_their_registry_alone() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_foreign_layer_type_gives_nobody_the_layers_of_another_tenant() {
+fn foreign_layer_type_grants_no_layer_of_another_tenant() {
     let s = Scene::new();
     let secret = LayerBuilder::new().file("secret", vec![7; 50_000]).build();
     let private = s.push("a/app", "1", &ImageBuilder::new().layer(secret.clone()).build());

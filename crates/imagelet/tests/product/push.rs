@@ -112,7 +112,7 @@ fn a_push_to_another_registry_keeps_the_image_id_and_with_kept_blobs_the_digest(
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn images_of_an_agent_are_named_and_pushed_beside_it() {
+fn images_of_a_running_agent_are_tagged_and_pushed() {
     let s = Scene::new();
     let image = two_layers(&s);
     let name = s.registry.push(&s.layout, &image, "from/app:1");
@@ -321,7 +321,7 @@ fn history_is_that_of_the_config() {
 /// An image that one tenant's secret pulled does not become available to another tenant through a name.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_name_gives_nobody_an_image() {
+fn tagging_grants_no_access_to_an_image() {
     let s = Scene::new();
     s.push_file("estate/app:1", "a", "a");
     let (user, password) = ("red", "vermilion-and-cinnabar");

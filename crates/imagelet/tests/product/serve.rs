@@ -74,7 +74,7 @@ async fn how_long_a_registry_wants_to_be_left_alone_reaches_the_client() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn the_socket_is_a_socket_for_its_group_and_goes_with_the_agent() {
+fn socket_belongs_to_its_group_and_is_removed_with_the_agent() {
     let s = Scene::new();
     let socket = s.scratch.join("cri.sock");
     let mut agent = s.imagelet.serve(&socket);
@@ -91,7 +91,7 @@ fn the_socket_is_a_socket_for_its_group_and_goes_with_the_agent() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_socket_that_nobody_answers_on_is_replaced() {
+fn unanswered_socket_is_replaced() {
     let s = Scene::new();
     let socket = s.scratch.join("stale.sock");
     drop(UnixListener::bind(&socket).expect("a socket"));

@@ -49,7 +49,7 @@ impl Scene {
 
     /// Asserts that nothing is listed under B's name.
     #[track_caller]
-    fn nothing_came(&self) {
+    fn nothing_was_requested(&self) {
         let listed = self.imagelet.ok(&["images", "-o", "json"]);
         assert!(listed.contains("/a/app") && !listed.contains("/b/copy") && !listed.contains("b.example"), "{listed}");
     }
@@ -69,14 +69,14 @@ fn a_copy_of_a_manifest_brings_nothing_through_any_way_in() {
         let pod = Pod { namespace: "b", name: "b", image: &s.copy, policy: "IfNotPresent", secrets: &[] };
         let done = s.imagelet.run(&["ensure", "-f", &Manifests::new().pod(pod).write(&s.scratch.join("b.yaml"))]);
         assert!(done.code == Some(1) && done.stderr.contains("ErrImagePull"), "{}", done.stderr);
-        s.nothing_came();
+        s.nothing_was_requested();
 
         let layout = s.scratch.join("layout");
         s.write_copy(&layout);
         let layer = layout.join("blobs/sha256").join(s.image.layers[0].descriptor.digest.hex());
         fs::write(&layer, vec![1; s.image.layers[0].blob.len()]).expect("writes");
         s.imagelet.fails(1, &["import", &layout.display().to_string()]);
-        s.nothing_came();
+        s.nothing_was_requested();
 
         let socket = s.scratch.join("cri.sock");
         let _agent = s.imagelet.serve(&socket);
@@ -87,7 +87,7 @@ fn a_copy_of_a_manifest_brings_nothing_through_any_way_in() {
         });
         pulled.expect_err("B has no such content");
         s.imagelet.fails(1, &["pull", &s.copy]);
-        s.nothing_came();
+        s.nothing_was_requested();
         let asked = s.registry.requests_for("b/copy/blobs/");
         assert!(asked.iter().all(|r| r.status == 404 || r.path.ends_with(&s.image.id().to_string())), "{asked:?}");
     }
@@ -95,7 +95,7 @@ fn a_copy_of_a_manifest_brings_nothing_through_any_way_in() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn where_all_pods_may_have_all_images_nobody_is_asked() {
+fn no_registry_request_where_all_pods_may_use_all_images() {
     let s = Scene::new("erofs");
     s.registry.clear_requests();
     s.imagelet.clone().global("--shared-content", "open").ok(&["pull", &s.copy]);

@@ -192,7 +192,7 @@ fn openssl(args: &[&str]) {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn only_what_is_signed_comes_to_the_disk() {
+fn only_signed_images_are_written_to_disk() {
     let s = Scene::new();
     let imagelet = s.imagelet("store");
     let (name, image) = s.push("1");
@@ -370,7 +370,7 @@ fn an_image_in_a_runtime_is_verified_without_its_layers() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_containerd_that_comes_back_with_another_snapshotter_pulls_nothing_past_a_policy() {
+fn containerd_with_a_changed_snapshotter_pulls_nothing_past_a_policy() {
     let mut b = Behind::new();
     let (name, _) = b.s.push("1");
     let mut agent = b.imagelet.serve(&b.s.scratch.join("cri.sock"));

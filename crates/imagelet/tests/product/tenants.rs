@@ -118,13 +118,13 @@ fn blobs(asked: &[Access]) -> usize {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn what_one_tenant_brought_is_not_the_others() {
+fn layers_of_one_tenant_are_not_available_to_another() {
     not_the_others(&Estate::new());
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn what_one_tenant_brought_to_containerd_is_not_the_others() {
+fn layers_of_one_tenant_in_containerd_are_not_available_to_another() {
     not_the_others(&Estate::on_containerd());
 }
 
@@ -324,7 +324,7 @@ fn wrong_under_the_right_name(e: &Estate) {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn explain_tells_who_would_be_verified_and_asks_nobody() {
+fn explain_reports_who_would_be_verified_without_requests() {
     let e = Estate::new();
     granted(e.ensure(Some(RED_TENANT), "IfNotPresent"));
     let decision = |tenant, policy| {

@@ -86,7 +86,7 @@ fn the_start_of_a_pod_is_one_trace() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_trace_goes_through_an_image_service() {
+fn trace_passes_through_an_image_service() {
     let s = Scene::new();
     let (name, _) = s.push_file("traced/one:1", "a", "one");
     let containerd = Containerd::start(s.registry.host());
@@ -121,7 +121,7 @@ fn a_trace_goes_through_an_image_service() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn nobody_waits_for_a_collector_that_is_away() {
+fn unreachable_trace_collector_delays_nothing() {
     let s = Scene::new();
     let (name, _) = s.push_file("traced/two:1", "a", "two");
     // A port that was free a moment ago, without a listener.

@@ -67,7 +67,7 @@ pub(crate) fn compared(ours: &Tree, theirs: &Tree) -> Vec<String> {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn everything_that_layers_can_hold_comes_out_as_elsewhere() {
+fn all_kinds_of_entries_are_copied_as_other_tools_copy_them() {
     need_root();
     let scratch = Scratch::new();
     let layout = Layout::at(&scratch.join("layout"));
@@ -102,7 +102,7 @@ fn everything_that_layers_can_hold_comes_out_as_elsewhere() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_debian_root_file_system_comes_out_as_elsewhere() {
+fn debian_root_file_system_is_copied_as_other_tools_copy_it() {
     need_root();
     let scratch = Scratch::new();
     let layout = Layout::at(&scratch.join("layout"));
@@ -119,7 +119,7 @@ fn a_debian_root_file_system_comes_out_as_elsewhere() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_zstd_layer_comes_out_as_in_containerd() {
+fn zstd_layer_is_unpacked_as_containerd_unpacks_it() {
     need_root();
     let scratch = Scratch::new();
     let layout = Layout::at(&scratch.join("layout"));

@@ -180,7 +180,7 @@ fn running_row(pull: &PullInFlight, columns: usize) -> String {
         .and_then(|(total, rate)| total.saturating_sub(pull.received_bytes).checked_div(rate).map(short_time));
     let mut by = pull.wanted_by.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
     if pull.waiters == 0 {
-        by = "nobody any more".to_owned();
+        by = "no waiter".to_owned();
     }
     let (layers, bytes) = (layers.unwrap_or_else(|| "-".to_owned()), bytes.unwrap_or_else(|| "-".to_owned()));
     let by = printable(&by, '?', &[]);

@@ -8,7 +8,7 @@ use crate::support::node::{FOREVER, NODE, container_status, is};
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn imagelet_is_killed_and_goes_on() {
+fn node_continues_after_a_kill_of_imagelet() {
     let mut cluster = Cluster::start();
     let scene = cluster.namespace("killed");
     let pod = scene.running("stays");
@@ -43,7 +43,7 @@ fn imagelet_is_killed_and_goes_on() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn the_api_server_is_killed_and_comes_back() {
+fn node_continues_after_a_restart_of_the_api_server() {
     let mut cluster = Cluster::start();
     let scene = cluster.namespace("alone");
     scene.running("stays");

@@ -103,7 +103,7 @@ const MOST_OF_A_LIFE: Duration = Duration::from_secs(27 * 24 * 3600);
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_renewed_certificate_comes_with_new_connections() {
+fn renewed_certificate_is_used_by_new_connections() {
     let scratch = Scratch::new();
     let (own, clock) = (scratch.join("own.kubeconfig"), Clock::new(&scratch));
     let mut cluster =

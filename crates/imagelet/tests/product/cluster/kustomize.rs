@@ -10,7 +10,7 @@ use crate::support::network::enter_own_network;
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn the_kustomize_base_comes_to_every_node_and_needs_no_right() {
+fn kustomize_base_runs_on_every_node_without_rights() {
     enter_own_network();
     let plane = ControlPlane::with_managers();
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/kustomize");

@@ -2,11 +2,11 @@
 //! that pull and remove at the same time, power cuts. After each: an image is present and starts, or is absent; and nothing is left.
 
 mod full;
-mod gone;
 mod kills;
 mod origins;
 mod others;
 mod power;
+mod restarts;
 mod strange;
 mod undone;
 

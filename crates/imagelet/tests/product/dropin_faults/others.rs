@@ -164,7 +164,7 @@ fn what_containerd_has_of_a_pull_that_was_killed_is_in_nobodys_way() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn the_registry_decides_about_layers_that_another_repository_brought() {
+fn registry_decides_about_layers_of_another_repository() {
     let h = Harbour::new(256);
     let runtime = Runtime::new().expect("a runtime");
     let registry = runtime.block_on(TestRegistry::open());
@@ -203,7 +203,7 @@ fn the_registry_decides_about_layers_that_another_repository_brought() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_removal_takes_nothing_from_a_pull_that_goes_on() {
+fn removal_takes_no_layer_of_a_running_pull() {
     let h = Harbour::new(256);
     let shared = h.layers("rmi", 5, 40_000);
     let one = h.push("rmi/one:1", &shared);

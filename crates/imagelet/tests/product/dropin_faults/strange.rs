@@ -57,7 +57,7 @@ fn a_snapshotter_that_is_not_filled_is_left_to_containerd() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn an_image_whose_layers_are_gone_is_absent_and_comes_again() {
+fn image_with_missing_layers_is_absent_and_pulled_again() {
     let h = Harbour::new(256);
     let app = h.push("vanished/app:1", &h.layers("vanished", 4, 10_000));
     h.imagelet.ok(&["pull", &app.name]);

@@ -13,7 +13,7 @@ use crate::support::node::Node;
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn the_look_for_what_is_left_sees_what_is_there() {
+fn search_for_leftovers_finds_them() {
     let node = Node::idle(&json!({}));
     assert_eq!(node.left(), Vec::<String>::new());
     let log_directory = node.scene.scratch.directory("log/pods/shop_web_u").display().to_string();

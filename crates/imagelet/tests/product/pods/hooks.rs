@@ -120,7 +120,7 @@ fn hooks_come_in_their_order_and_within_the_grace_period() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_hook_after_the_start_that_fails_or_hangs_is_told_and_ends_with_the_pod() {
+fn failing_or_hanging_post_start_hook_is_reported_and_ends_with_the_pod() {
     let node = Node::new();
     let failing = json!({"postStart": exec("echo tried >> /out/failing; exit 4")});
     node.write("failing.json", &pod(&node, "failing", 1, writes(&node, "failing-own", "exit 0", failing)));

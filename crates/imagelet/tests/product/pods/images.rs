@@ -21,7 +21,7 @@ fn pod_of(node: &Node, name: &str, image: &str, policy: &str) -> Value {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_pull_that_fails_backs_off_and_recovers_when_the_registry_comes_back() {
+fn failing_pull_backs_off_and_recovers_with_the_registry() {
     let mut node = Node::new();
     let image = idle_image(&node.scene, &[node.scene.file_layer("late", "late", crate::support::Packing::Gzip)]);
     let name = node.scene.registry.push(&node.scene.layout, &image, "team/late:1");
@@ -51,7 +51,7 @@ fn a_pull_that_fails_backs_off_and_recovers_when_the_registry_comes_back() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn each_reason_why_a_container_does_not_start_is_told_and_goes_with_its_cause() {
+fn waiting_reason_is_reported_and_cleared_with_its_cause() {
     let node = Node::new();
     let never = node.scene.registry.name("team/never:1");
     node.write("never.json", &pod_of(&node, "never", &never, "Never"));
@@ -107,7 +107,7 @@ fn each_reason_why_a_container_does_not_start_is_told_and_goes_with_its_cause() 
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_private_image_comes_with_the_pods_secret_and_no_other() {
+fn private_image_is_pulled_with_the_secret_of_the_pod_only() {
     let node = Node::new();
     let image = idle_image(&node.scene, &[node.scene.file_layer("private", "private", crate::support::Packing::Gzip)]);
     node.scene.registry.push(&node.scene.layout, &image, "team/private:1");

@@ -43,7 +43,7 @@ fn web(node: &Node) -> Value {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_pod_runs_serves_is_told_of_and_leaves_nothing() {
+fn pod_runs_serves_is_reported_and_leaves_nothing() {
     let node = Node::new();
     node.write("web.json", &web(&node));
     let pod = node.ready("web");

@@ -16,7 +16,7 @@ fn http(path: &str) -> Value {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn what_is_not_live_starts_again_and_what_is_not_ready_is_told() {
+fn failed_liveness_restarts_and_failed_readiness_is_reported() {
     let node = Node::with(&json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "2s"}}));
     let serve = "mkdir /tmp/w; touch /tmp/w/live /tmp/w/ready; exec httpd -f -p 8080 -h /tmp/w";
     let server = with(

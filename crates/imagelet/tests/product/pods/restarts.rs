@@ -77,7 +77,7 @@ fn another_imagelet_adopts_what_runs() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_runtime_that_goes_and_comes_back_loses_no_pod() {
+fn runtime_restart_loses_no_pod() {
     let mut node = Node::new();
     node.write("stateful.json", &stateful(&node));
     node.write("goes.json", &good(&node, "goes"));

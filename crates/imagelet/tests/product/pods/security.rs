@@ -83,7 +83,7 @@ fn limit(node: &Node, id: &str, version_1: (&str, &str), version_2: &str) -> Str
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn limits_reach_the_cgroups_and_whoever_takes_too_much_is_killed() {
+fn limits_reach_the_cgroups_and_a_container_over_its_limit_is_killed() {
     let node = Node::with(&json!({"crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     let resources = json!({"requests": {"cpu": "100m"}, "limits": {"cpu": "200m", "memory": "32Mi"}});
     let limited = with(node.container("limited", FOREVER), json!({"resources": resources}));

@@ -59,7 +59,7 @@ fn pods_survive_a_restart_with_a_directory_that_does_not_exist() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn pods_survive_a_directory_that_goes_away() {
+fn pods_survive_the_removal_of_their_directory() {
     let node = Node::new();
     node.write("web.json", &web(&node));
     node.ready("web");

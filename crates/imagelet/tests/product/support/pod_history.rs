@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_goes_backwards_is_seen() {
+    fn status_that_moves_backwards_is_detected() {
         let running = || pod("Running", 1, "b", "running");
         let ready = || with(with(running(), "Ready"), "ContainersReady");
         let mut deleted = running();

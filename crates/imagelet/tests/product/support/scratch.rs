@@ -68,9 +68,9 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if !std::thread::panicking() {
-            super::secrets::look_below(&self.join("store"));
-            super::secrets::look_at_stores(self.path());
-            super::secrets::look_at_written();
+            super::secrets::search_below(&self.join("store"));
+            super::secrets::search_stores(self.path());
+            super::secrets::search_written_files();
         }
         // Directories made by an ordinary user's test may have mode 000; root can enter them all the same.
         empty(self.path());

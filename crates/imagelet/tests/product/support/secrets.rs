@@ -50,7 +50,7 @@ struct Written {
 /// For how long the last words of a program are waited for. One that it started may hold its output for longer.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-/// A copy of the output for its reader; all of it is kept for [`look_at_written`]. When the reader closes its end, the pipe
+/// A copy of the output for its reader; all of it is kept for [`search_written_files`]. When the reader closes its end, the pipe
 /// breaks, as it would without this.
 pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
     let (there, here) = std::io::pipe().expect("make a pipe");
@@ -72,7 +72,7 @@ pub(crate) fn watched(what: String, from: OwnedFd) -> OwnedFd {
 
 /// Fails the test if a secret is in the output of a program that ran in the background.
 #[track_caller]
-pub(crate) fn look_at_written() {
+pub(crate) fn search_written_files() {
     let until = Instant::now() + LAST_WORDS;
     for Written { what, bytes, reader } in std::mem::take(&mut *WRITTEN.lock()) {
         while !reader.is_finished() && Instant::now() < until {
@@ -92,11 +92,11 @@ pub(crate) fn note_root(root: &Path) {
 
 /// Fails the test if a secret is in a store below a directory that is about to be removed.
 #[track_caller]
-pub(crate) fn look_at_stores(below: &Path) {
+pub(crate) fn search_stores(below: &Path) {
     let roots = std::mem::take(&mut *ROOTS.lock());
     let (here, others): (BTreeSet<_>, BTreeSet<_>) = roots.into_iter().partition(|root| root.starts_with(below));
     ROOTS.lock().extend(others);
-    here.iter().for_each(|root| look_below(root));
+    here.iter().for_each(|root| search_below(root));
 }
 
 /// Fails the test if one of them stands there.
@@ -111,7 +111,7 @@ pub(crate) fn search(what: &str, bytes: &[u8]) {
 
 /// Searches a directory of the program in the same way: names and content, except layers and volumes.
 #[track_caller]
-pub(crate) fn look_below(directory: &Path) {
+pub(crate) fn search_below(directory: &Path) {
     if NOTED.lock().is_empty() {
         return;
     }
@@ -120,7 +120,7 @@ pub(crate) fn look_below(directory: &Path) {
         search("the name of a file", path.as_os_str().as_encoded_bytes());
         let Ok(about) = fs::symlink_metadata(&path) else { continue };
         if about.is_dir() && !["layers", "pods", "mounts"].iter().any(|theirs| name == *theirs) {
-            look_below(&path);
+            search_below(&path);
         } else if about.is_file() && about.len() <= LONGEST {
             search(&path.display().to_string(), &fs::read(&path).unwrap_or_default());
         }

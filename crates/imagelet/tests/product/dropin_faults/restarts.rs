@@ -54,7 +54,7 @@ impl Kubelet {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_kubelet_sees_that_containerd_is_gone_and_that_it_is_back() {
+fn kubelet_sees_containerd_stop_and_return() {
     let mut h = Harbour::new(256);
     let layers = h.layers("gone", 3, 20_000);
     let (one, two) = (h.push("gone/one:1", &layers[..2]), h.push("gone/two:1", &layers));
@@ -95,7 +95,7 @@ fn a_kubelet_sees_that_containerd_is_gone_and_that_it_is_back() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_containerd_that_goes_in_the_middle_of_a_pull_costs_no_layer_twice() {
+fn containerd_restart_during_a_pull_fetches_no_layer_twice() {
     let mut h = Harbour::new(256);
     let mut layers = h.layers("middle", 4, 20_000);
     layers.push(h.layer("middle-top", 0, 8 << 20));

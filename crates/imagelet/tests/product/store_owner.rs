@@ -82,7 +82,7 @@ impl Scene {
 
 /// Each kind of query returns the same while any kind of holder runs, and writes nothing to standard error.
 #[test]
-fn questions_have_the_same_answers_beside_every_holder() {
+fn queries_have_the_same_answers_with_every_store_owner() {
     let s = Scene::new();
     let (there, motd) = (s.there.as_str(), format!("{}:/etc/motd", s.there));
     let explained = ["explain", "--policy", "IfNotPresent", there];
