@@ -89,6 +89,7 @@ step "packages" scripts/prerequisites.sh
 step "format" cargo fmt --all --check
 step "arrows" cargo xtask deps
 step "tidy" cargo xtask tidy
+step "commits" cargo xtask commits
 step "fuzz/Cargo.lock" fuzz_lock
 step "lints" cargo clippy -q --locked --workspace --all-targets -- -D warnings
 step "documentation" docs
