@@ -11,6 +11,7 @@ mod circles;
 mod commits;
 mod containerd_versions;
 mod counts;
+mod decisions;
 mod deps;
 mod deps_table;
 mod index_of_rules;

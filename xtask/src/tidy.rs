@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use crate::book;
 use crate::chore::{CHORES, ChoreReport, files_below};
 use crate::counts::{Counts, is_tests};
+use crate::decisions;
 use crate::index_of_rules;
 use crate::named_tests::Tests;
 use crate::tidy_rules::{self as rules, Finding};
@@ -70,7 +71,11 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
     }
     let read = |file: &str| fs::read_to_string(root.join(file)).ok();
     let pages = documents.iter().map(|(name, _)| name.clone()).filter(|name| book::is_page(name)).collect();
+    let records = documents.iter().filter(|(name, _)| decisions::is_record(name)).cloned().collect();
     for (name, text) in documents {
+        if name == decisions::LIST {
+            found.extend(decisions::check(&text, &records));
+        }
         if name == book::CONTENTS {
             found.extend(book::contents(&text, &pages).into_iter().map(|f| (name.clone(), f)));
         }
