@@ -14,6 +14,7 @@ use crate::counts::{Counts, is_tests};
 use crate::decisions;
 use crate::index_of_rules;
 use crate::named_tests::Tests;
+use crate::release;
 use crate::tidy_rules::{self as rules, Finding};
 use crate::vocabulary;
 use crate::words;
@@ -88,6 +89,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         }
         found.extend(tests.check(&text).into_iter().map(|f| (name.clone(), f)));
     }
+    found.extend(release::check(&read(release::MANIFEST).unwrap_or_default(), &read));
     for text in words::check(&words_left, words::LEFT) {
         found.push(("words".to_owned(), Finding::error(None, text)));
     }
