@@ -47,6 +47,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
             let directory = path.parent().unwrap_or(root);
             findings.extend(rules::links(&text, &|target| directory.join(target).exists()));
             findings.extend(rules::commands(&text, &|script| root.join(script).exists(), &is_chore));
+            findings.extend(vocabulary::document(&name, &text));
         }
         if name.starts_with("scripts/") || name.starts_with(".ci/") {
             findings.extend(rules::shell(&text, is_executable(path)?));

@@ -108,7 +108,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/testdisk", 1),
     ("crates/testfault", 1),
     ("fuzz", 1),
-    ("xtask", 13),
+    ("xtask", 11),
 ];
 
 #[cfg(test)]
