@@ -104,7 +104,6 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/manifest", 1),
     ("crates/probe", 2),
     ("crates/registry", 31),
-    ("crates/store", 58),
     ("crates/testdisk", 1),
     ("crates/testfault", 1),
     ("fuzz", 1),

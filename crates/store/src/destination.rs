@@ -133,7 +133,7 @@ pub fn temporary_name() -> String {
 
 /// Returns the path of a new temporary file in the directory of `path`.
 #[must_use]
-pub fn beside(path: &Path) -> PathBuf {
+pub fn temporary_path(path: &Path) -> PathBuf {
     path.with_file_name(temporary_name())
 }
 

@@ -65,7 +65,7 @@ fn regular_files_are_replaced_where_links_lead() {
 }
 
 #[test]
-fn a_pipe_with_a_name_is_written_to_when_somebody_reads() {
+fn named_pipe_is_written_once_it_has_a_reader() {
     let top = tempfile::tempdir().expect("tempdir");
     let (pipe, link) = (top.path().join("pipe"), top.path().join("link"));
     rustix::fs::mknodat(CWD, &pipe, Type::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("made");
@@ -107,7 +107,7 @@ fn devices_stay_devices() {
 }
 
 #[test]
-fn what_is_open_already_goes_on_where_it_is() {
+fn open_descriptor_is_continued_at_its_position() {
     let through = |number: i32| [format!("/dev/fd/{number}"), format!("/proc/self/fd/{number}")].map(PathBuf::from);
     // Earlier content stays, and it does not matter where the path leads meanwhile.
     let top = tempfile::tempdir().expect("tempdir");
@@ -144,9 +144,9 @@ fn what_is_open_already_goes_on_where_it_is() {
 }
 
 #[test]
-fn names_of_what_is_not_whole_fit_beside_the_longest_name() {
+fn temporary_names_fit_the_longest_file_name() {
     let long = Path::new("/some/where").join("x".repeat(255));
-    let (first, second) = (beside(&long), beside(&long));
+    let (first, second) = (temporary_path(&long), temporary_path(&long));
     assert_eq!((first.parent(), first == second), (long.parent(), false));
     assert!(first.file_name().expect("a name").len() < 64);
 }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use oci::{Digest, ReferenceError};
 
+use crate::disk::SyncError;
+
 /// Why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
@@ -72,8 +74,8 @@ pub enum OpenError {
     },
     /// The records were taken away.
     #[error(
-        "store {} has layers, and its database meta.redb is gone or empty: put it back, or remove all that is in {}, to begin \
-         anew and pull all images again",
+        "store {} has layers, but its database meta.redb is missing or empty: restore it, or remove everything in {} and pull \
+         all images again",
         root.display(), root.display()
     )]
     NoRecords {
@@ -82,8 +84,8 @@ pub enum OpenError {
     },
     /// The database is not what was written.
     #[error(
-        "the database {} is damaged: put a good one in its place, or remove all that is in the store's root, to begin anew and \
-         pull all images again",
+        "the database {} is damaged: restore it from a copy, or remove everything in the store's root and pull all images \
+         again",
         path.display()
     )]
     Damaged {
@@ -210,6 +212,12 @@ macro_rules! from_redb {
     )*};
 }
 from_redb!(redb::TableError, redb::StorageError, redb::TransactionError, redb::CommitError, redb::DatabaseError);
+
+impl From<SyncError> for StoreError {
+    fn from(SyncError { path, source }: SyncError) -> Self {
+        Self::Io { operation: "sync the file system of", path, source }
+    }
+}
 
 impl OpenError {
     pub(crate) fn io(operation: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {

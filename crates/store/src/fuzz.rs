@@ -129,7 +129,7 @@ fn layer(bytes: &[u8]) {
             return;
         }
     };
-    let image = File::open(directory.path().join(crate::unpack::EROFS_FILE)).expect("there is an image");
+    let image = File::open(directory.path().join(crate::disk::layout::EROFS_FILE)).expect("there is an image");
     erofs::Reader::open(image).expect("opens").check().expect("is whole");
     if outcome.exact {
         let mut again = Vec::new();

@@ -164,7 +164,7 @@ pub(crate) fn write_error(name: &str, error: &io::Error) -> Error {
 /// Returns an unused name next to a file.
 fn beside(path: &Path) -> Result<PathBuf> {
     match path.file_name() {
-        Some(_) => Ok(destination::beside(path)),
+        Some(_) => Ok(destination::temporary_path(path)),
         None => Err(error::invalid(format!("{} has no name", path.display()))),
     }
 }

@@ -82,7 +82,7 @@ pub(super) fn examine<R: Records>(
     };
     examiner.layers()?;
     examiner.images()?;
-    examiner.documents_of_nobody()?;
+    examiner.unreferenced_documents()?;
     examiner.damaged_layers();
     examiner.names()?;
     examiner.references();
@@ -184,7 +184,7 @@ impl<R: Records> Examiner<'_, R> {
         Ok((Some((ProblemKind::DamagedRecord, detail)), bytes))
     }
 
-    fn documents_of_nobody(&mut self) -> Result<(), StoreError> {
+    fn unreferenced_documents(&mut self) -> Result<(), StoreError> {
         let mut left = BTreeSet::new();
         for row in self.records.table(DOCUMENTS)?.iter()? {
             let (key, _) = row?;

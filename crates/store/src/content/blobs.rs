@@ -6,6 +6,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io::{self, Write as _};
+use std::sync::Arc;
 
 use oci::{Digest, Document, Manifest};
 use redb::WriteTransaction;
@@ -21,20 +22,19 @@ use crate::error::StoreError;
 use crate::records::entries::{BlobEntry, ImageEntry};
 use crate::records::release::drop_record;
 use crate::records::tables::{Records, RecordsMut};
-use crate::store::Store;
 
-impl Store {
+impl Content {
     /// A private file for a blob that is on its way, or nothing where the store has that blob. The file vanishes with the
     /// value, unless a commit took it.
     ///
     /// # Errors
     /// The file could not be made, or the database could not be read.
-    pub fn new_blob(&self, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
+    pub(crate) fn new_blob(self: &Arc<Self>, digest: &Digest, size: u64) -> Result<Option<BlobIngest>, StoreError> {
         let recorded = self.catalog.db.read(|records| records.blob(digest))?;
-        if recorded.is_some_and(|entry| entry.size == size && self.content.has_blob(&entry)) {
+        if recorded.is_some_and(|entry| entry.size == size && self.has_blob(&entry)) {
             return Ok(None);
         }
-        let private = self.content.private();
+        let private = self.private();
         let path = self.catalog.disk.layout.ingest_path(private.number);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let file = rustix::fs::openat(
@@ -51,10 +51,10 @@ impl Store {
     ///
     /// # Errors
     /// The database could not be read, or the file could not be opened. A missing file is no error.
-    pub fn open_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
+    pub(crate) fn open_recorded_blob(&self, digest: &Digest) -> Result<Option<(File, u64)>, StoreError> {
         let recorded = self.catalog.db.read(|records| records.blob(digest))?;
         let Some(entry) = recorded else { return Ok(None) };
-        match self.content.open_blob(entry.number) {
+        match self.open_blob(entry.number) {
             Ok(file) => Ok(Some((file, entry.size))),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(StoreError::io("open", self.catalog.disk.layout.blob_path(entry.number), error)),
@@ -65,10 +65,10 @@ impl Store {
     ///
     /// # Errors
     /// The database could not be written, or the file not be deleted.
-    pub fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
+    pub(crate) fn drop_blob(&self, digest: &Digest) -> Result<(), StoreError> {
         let _deleting = self.catalog.disk.deleting.read();
         let dropped = self.catalog.db.write(|transaction| drop_record(transaction, digest))?;
-        self.content.delete_blobs(dropped.iter().map(|entry| entry.number))
+        self.delete_blobs(dropped.iter().map(|entry| entry.number))
     }
 }
 
@@ -167,7 +167,7 @@ impl NewBlob {
 
     /// Leaves it for a later pull, if it was noted as whole. It is deleted otherwise.
     pub fn leave(self) {
-        if self.private.beside().is_some() {
+        if self.private.note().is_some() {
             spool::leave_spool(self.private);
         }
     }

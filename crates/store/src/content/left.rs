@@ -22,8 +22,8 @@ pub(crate) const SPOOL: &str = "sums";
 pub(crate) const NEW: &str = "new";
 
 /// Returns the name of the file that describes a leftover.
-pub(crate) fn beside_name(number: u64, beside: &str) -> String {
-    format!("{number}.{beside}")
+pub(crate) fn note_name(number: u64, suffix: &str) -> String {
+    format!("{number}.{suffix}")
 }
 
 /// A leftover of an interrupted pull.
@@ -43,7 +43,7 @@ pub(crate) enum LeftKind {
 }
 
 impl LeftKind {
-    pub(crate) fn beside(&self) -> &'static str {
+    pub(crate) fn note_suffix(&self) -> &'static str {
         match self {
             Self::Layer(_) => LAYER,
             Self::Spool { .. } => SPOOL,
@@ -81,7 +81,7 @@ pub(crate) fn parse_layer(bytes: &[u8]) -> io::Result<LayerNote> {
 
 /// Reads the record of a directory under `ingest/`.
 pub(crate) fn find_layer(directory: &Path, number: u64) -> io::Result<LeftWork> {
-    let file = File::open(directory.join(beside_name(number, LAYER)))?;
+    let file = File::open(directory.join(note_name(number, LAYER)))?;
     let at = written(&file.metadata()?);
     let mut bytes = Vec::new();
     file.take(MOST_BYTES).read_to_end(&mut bytes)?;
@@ -138,7 +138,7 @@ pub(crate) fn spool_head(lines: &mut impl BufRead) -> io::Result<(SpoolHead, u64
 
 /// Finds out of which blob a file under `ingest/` is the spool.
 pub(crate) fn find_spool(directory: &Path, number: u64) -> io::Result<LeftWork> {
-    let sums = File::open(directory.join(beside_name(number, SPOOL)))?;
+    let sums = File::open(directory.join(note_name(number, SPOOL)))?;
     let (about, at) = (sums.metadata()?, written(&sums.metadata()?));
     let (SpoolHead { blob, size, whole, origin, .. }, _) = spool_head(&mut BufReader::new(sums))?;
     let data = std::fs::symlink_metadata(directory.join(number.to_string()))?;

@@ -11,7 +11,7 @@ use rustix::fs::AtFlags;
 use rustix::io::Errno;
 
 use crate::content::Content;
-use crate::content::left::beside_name;
+use crate::content::left::note_name;
 use crate::disk::remove_tree;
 use crate::error::StoreError;
 
@@ -21,7 +21,7 @@ impl Content {
         let number = self.next_ingest.fetch_add(1, Ordering::Relaxed);
         // Marked before the file exists, so that it is never taken for a leftover.
         self.note_busy(&number.to_string(), true);
-        Private { content: Arc::clone(self), number, beside: None, stays: false }
+        Private { content: Arc::clone(self), number, note: None, stays: false }
     }
 
     /// Marks this name under `ingest/` as in use, or no longer in use. The mark covers all names that begin with it and a dot.
@@ -40,27 +40,27 @@ pub(crate) struct Private {
     content: Arc<Content>,
     pub(crate) number: u64,
     /// Suffix of the describing file next to it, if there is one.
-    beside: Option<&'static str>,
+    note: Option<&'static str>,
     stays: bool,
 }
 
 impl Private {
     /// Takes over the leftover with this number, and the file next to it.
-    pub(crate) fn again(content: &Arc<Content>, number: u64, beside: &'static str) -> Self {
-        Self { content: Arc::clone(content), number, beside: Some(beside), stays: false }
+    pub(crate) fn again(content: &Arc<Content>, number: u64, note: &'static str) -> Self {
+        Self { content: Arc::clone(content), number, note: Some(note), stays: false }
     }
 
     pub(crate) fn content(&self) -> Arc<Content> {
         Arc::clone(&self.content)
     }
 
-    pub(crate) fn beside(&self) -> Option<&'static str> {
-        self.beside
+    pub(crate) fn note(&self) -> Option<&'static str> {
+        self.note
     }
 
     /// Notes that a describing file is next to it, which is deleted first.
-    pub(crate) fn note_beside(&mut self, beside: &'static str) {
-        self.beside = Some(beside);
+    pub(crate) fn set_note(&mut self, note: &'static str) {
+        self.note = Some(note);
     }
 
     /// Gives up ownership without deleting anything. Returns the number.
@@ -70,13 +70,13 @@ impl Private {
     }
 
     /// Deletes the describing file: the content no longer matches it.
-    pub(crate) fn forget_beside(&mut self) {
-        let Some(beside) = self.beside.take() else { return };
-        let name = beside_name(self.number, beside);
+    pub(crate) fn clear_note(&mut self) {
+        let Some(note) = self.note.take() else { return };
+        let name = note_name(self.number, note);
         match rustix::fs::unlinkat(&self.content.catalog.disk.layout.ingest, name.as_str(), AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => {
-                tracing::warn!(%error, name, "what says what a pull had to itself stays until the next start")
+                tracing::warn!(%error, name, "the note of a leftover stays until the next start")
             }
         }
     }
@@ -102,7 +102,7 @@ impl Drop for Private {
         if self.stays {
             return;
         }
-        self.forget_beside();
+        self.clear_note();
         let text = self.number.to_string();
         let name = CString::new(text.as_str()).expect("digits have no zero byte");
         if let Err(error) = remove_tree::remove_tree(self.content.catalog.disk.layout.ingest.as_fd(), &name) {

@@ -6,15 +6,16 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::FileExt as _;
+use std::sync::Arc;
 
 use oci::{Algorithm, Digest};
 use rustix::fs::{Mode, OFlags};
 
-use crate::content::left::{self, LeftKind, NEW, SPOOL, SpoolHead, beside_name};
+use crate::content::Content;
+use crate::content::left::{self, LeftKind, NEW, SPOOL, SpoolHead, note_name};
 use crate::content::private::Private;
 use crate::disk::layout;
 use crate::error::StoreError;
-use crate::store::Store;
 
 /// No piece is longer, and a longer one in the file is not accepted.
 const LONGEST: usize = 4 << 20;
@@ -45,46 +46,49 @@ pub(crate) struct SpoolReader<L> {
     whole: bool,
 }
 
-impl Store {
+impl Spool {
     /// Begins a spool with byte `begin` of a blob that is fetched from `origin`.
     ///
     /// # Errors
     /// The spool's files could not be created.
-    pub fn new_spool(&self, blob: &Digest, size: u64, begin: u64, origin: &str) -> Result<Spool, StoreError> {
-        let mut private = self.content.private();
-        let ingest = &self.catalog.disk.layout.ingest;
+    pub(crate) fn create(
+        content: &Arc<Content>,
+        blob: &Digest,
+        size: u64,
+        begin: u64,
+        origin: &str,
+    ) -> Result<Self, StoreError> {
+        let mut private = content.private();
+        let ingest = &content.catalog.disk.layout.ingest;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let create = |name: &str| rustix::fs::openat(ingest, name, flags, Mode::RUSR | Mode::WUSR).map(File::from);
         let data = create(&private.name()).map_err(|error| private.failed("create", error.into()))?;
-        let sums = create(&beside_name(private.number, SPOOL));
+        let sums = create(&note_name(private.number, SPOOL));
         let mut sums = sums.map_err(|error| private.failed("create the digests of", error.into()))?;
-        private.note_beside(SPOOL);
+        private.set_note(SPOOL);
         let line = SpoolHead { blob: blob.clone(), size, begin, whole: false, origin: origin.to_owned() }.line();
         sums.write_all(&line).map_err(|error| private.failed("write the digests of", error))?;
-        Ok(Spool { private, data, sums, blob: blob.clone(), size, begin, end: begin, back: None })
+        Ok(Self { private, data, sums, blob: blob.clone(), size, begin, end: begin, back: None })
     }
 
-    /// The part of this blob that was left, if one was, and `may` says yes to its origin. What can be read back of it is to
-    /// be seen.
+    /// Takes the part of this blob that an interrupted pull left, if `may` accepts its origin.
     ///
     /// # Errors
     /// The files cannot be opened. They are deleted then.
-    pub fn take_spool(
-        &self,
+    pub(crate) fn take_left(
+        content: &Arc<Content>,
         blob: &Digest,
         size: u64,
         may: &dyn Fn(&str) -> bool,
-    ) -> Result<Option<Spool>, StoreError> {
+    ) -> Result<Option<Self>, StoreError> {
         let fits = |what: &LeftKind| match what {
             LeftKind::Spool { blob: of, size: long, origin } if of == blob && *long == size && may(origin) => Some(()),
             _ => None,
         };
-        let Some((private, ())) = self.content.take_left(fits) else { return Ok(None) };
-        Spool::again(private).map(Some)
+        let Some((private, ())) = content.take_left(fits) else { return Ok(None) };
+        Self::again(private).map(Some)
     }
-}
 
-impl Spool {
     fn again(private: Private) -> Result<Self, StoreError> {
         let open = |name: &str| {
             let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -96,7 +100,7 @@ impl Spool {
             )?))
         };
         let opened = || {
-            let (data, sums) = (open(&private.name())?, open(&beside_name(private.number, SPOOL))?);
+            let (data, sums) = (open(&private.name())?, open(&note_name(private.number, SPOOL))?);
             let (head, back) = SpoolReader::begin(BufReader::new(sums.try_clone()?))?;
             Ok((data, sums, head, back))
         };
@@ -184,11 +188,11 @@ impl Spool {
 /// Records next to a private file that it is the whole of this blob, and that its bytes were verified.
 pub(crate) fn note_whole(private: &mut Private, blob: &Digest, size: u64, origin: &str) -> Result<(), StoreError> {
     let head = SpoolHead { blob: blob.clone(), size, begin: 0, whole: true, origin: origin.to_owned() };
-    let (name, new) = (beside_name(private.number, SPOOL), beside_name(private.number, NEW));
+    let (name, new) = (note_name(private.number, SPOOL), note_name(private.number, NEW));
     let ingest = &private.content().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &head.line())
         .map_err(|error| private.failed("write the digests of", error))?;
-    private.note_beside(SPOOL);
+    private.set_note(SPOOL);
     Ok(())
 }
 

@@ -15,12 +15,11 @@ use base::lock::MutexGuard;
 use oci::Digest;
 use rustix::fs::{AtFlags, Timespec, Timestamps, utimensat};
 
-use crate::content::left::{self, LAYER, LeftKind, LeftWork, SPOOL, beside_name};
+use crate::content::left::{self, LAYER, LeftKind, LeftWork, SPOOL, note_name};
 use crate::content::private::Private;
 use crate::content::{Content, LeftTable};
 use crate::disk::layout::{self, number};
 use crate::records::entries::Removed;
-use crate::store::Store;
 
 /// Nanoseconds from 1970 to 2020: a clock that was ever set shows no earlier time.
 const UNSET: i64 = 1_577_836_800_000_000_000;
@@ -41,11 +40,10 @@ pub struct Unfinished {
     pub inodes: u64,
 }
 
-impl Store {
+impl Content {
     /// Counts the leftovers from recorded numbers, without measuring the disk.
-    #[must_use]
-    pub fn unfinished(&self) -> Unfinished {
-        self.content.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
+    pub(crate) fn unfinished(&self) -> Unfinished {
+        self.left().values().fold(Unfinished::default(), |sum, left| Unfinished {
             layers: sum.layers + u64::from(matches!(left.what, LeftKind::Layer(_))),
             blobs: sum.blobs + u64::from(matches!(left.what, LeftKind::Spool { .. })),
             // A record says what it likes.
@@ -56,13 +54,13 @@ impl Store {
 
     /// Takes the time, in nanoseconds since 1970, for what was left while the clock showed another one: with what is of the future,
     /// and with what is of a time before any clock was set, it begins to grow old now.
-    pub fn note_clock(&self, now: i64) {
-        let mut table = self.content.left();
+    pub(crate) fn note_clock(&self, now: i64) {
+        let mut table = self.left();
         for (number, left) in table.iter_mut().filter(|(_, left)| left.at > now || (left.at < UNSET && now >= UNSET)) {
             left.at = now;
             let time = Timespec { tv_sec: now.div_euclid(1_000_000_000), tv_nsec: now.rem_euclid(1_000_000_000) };
             let times = Timestamps { last_access: time, last_modification: time };
-            let name = beside_name(*number, left.what.beside());
+            let name = note_name(*number, left.what.note_suffix());
             if let Err(error) = utimensat(&self.catalog.disk.layout.ingest, name, &times, AtFlags::SYMLINK_NOFOLLOW) {
                 tracing::debug!(%error, number, "the age of what a pull left is not written down");
             }
@@ -70,9 +68,8 @@ impl Store {
     }
 
     /// The origins of everything that is left of this blob, as its pulls named them.
-    #[must_use]
-    pub fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
-        let table = self.content.left();
+    pub(crate) fn origins_of_unfinished(&self, blob: &Digest) -> BTreeSet<String> {
+        let table = self.left();
         let of_blob = table.values().filter_map(|left| match &left.what {
             LeftKind::Layer(record) => (record.blob == *blob).then(|| record.origin.clone()),
             LeftKind::Spool { blob: of, origin, .. } => (of == blob).then(|| origin.clone()),
@@ -82,18 +79,16 @@ impl Store {
 
     /// Deletes what was left before this time (nanoseconds since 1970), or all of it. What a pull has taken up is not among it.
     /// Needs no free space.
-    pub fn drop_unfinished(&self, before: Option<i64>) -> Removed {
+    pub(crate) fn drop_unfinished(self: &Arc<Self>, before: Option<i64>) -> Removed {
         let goes = |left: &LeftWork| before.is_none_or(|before| left.at < before);
         let gone: LeftTable = {
-            let mut table = self.content.left();
+            let mut table = self.left();
             let numbers: Vec<u64> = table.iter().filter(|(_, left)| goes(left)).map(|(number, _)| *number).collect();
             numbers.into_iter().filter_map(|number| table.remove_entry(&number)).collect()
         };
-        self.content.delete_left(gone)
+        self.delete_left(gone)
     }
-}
 
-impl Content {
     /// Locks the table. Held only for searching, inserting and removing.
     pub(crate) fn left(&self) -> MutexGuard<'_, LeftTable> {
         self.left.lock()
@@ -113,9 +108,9 @@ impl Content {
     pub(crate) fn take_left<T>(self: &Arc<Self>, fits: impl Fn(&LeftKind) -> Option<T>) -> Option<(Private, T)> {
         let mut table = self.left();
         let (number, found) = table.iter().find_map(|(number, left)| Some((*number, fits(&left.what)?)))?;
-        let beside = table.remove(&number)?.what.beside();
+        let note = table.remove(&number)?.what.note_suffix();
         drop(table);
-        Some((Private::again(self, number, beside), found))
+        Some((Private::again(self, number, note), found))
     }
 
     fn delete_left(self: &Arc<Self>, gone: LeftTable) -> Removed {
@@ -123,7 +118,7 @@ impl Content {
         for (number, left) in gone {
             freed.freed_bytes = freed.freed_bytes.saturating_add(left.bytes);
             freed.freed_inodes = freed.freed_inodes.saturating_add(left.inodes);
-            drop(Private::again(self, number, left.what.beside()));
+            drop(Private::again(self, number, left.what.note_suffix()));
         }
         if freed.freed_bytes > 0 {
             self.catalog.refill_reserve();
@@ -139,14 +134,14 @@ impl Content {
         let directory = self.catalog.disk.layout.path.join(layout::INGEST);
         let there: BTreeSet<u64> = names.iter().filter_map(number).collect();
         for name in names {
-            let Some((number, beside)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
+            let Some((number, suffix)) = name.to_str().and_then(|name| name.split_once('.')) else { continue };
             let Ok(number) = number.parse::<u64>() else { continue };
-            let table = match (there.contains(&number), beside) {
+            let table = match (there.contains(&number), suffix) {
                 (true, _) => &mut table,
                 (false, LAYER) => &mut moved,
                 (false, _) => continue,
             };
-            let found = match beside {
+            let found = match suffix {
                 LAYER => left::find_layer(&directory, number),
                 SPOOL => left::find_spool(&directory, number),
                 _ => continue,
@@ -162,9 +157,9 @@ impl Content {
         for (number, left) in &table {
             self.note_busy(&number.to_string(), true);
             stay.insert(number.to_string().into());
-            stay.insert(beside_name(*number, left.what.beside()).into());
+            stay.insert(note_name(*number, left.what.note_suffix()).into());
         }
-        stay.extend(moved.keys().map(|number| beside_name(*number, LAYER).into()));
+        stay.extend(moved.keys().map(|number| note_name(*number, LAYER).into()));
         *self.left() = table;
         (stay, moved)
     }
@@ -193,7 +188,7 @@ impl Content {
         }
         // The layers of the remaining records are committed, or no longer exist.
         for number in moved.keys() {
-            let _ = rustix::fs::unlinkat(ingest, beside_name(*number, LAYER), AtFlags::empty());
+            let _ = rustix::fs::unlinkat(ingest, note_name(*number, LAYER), AtFlags::empty());
         }
     }
 }

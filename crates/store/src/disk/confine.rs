@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_goes_on_where_it_is_waited_for() {
+    fn panic_is_resumed_on_the_waiting_thread() {
         let top = tempfile::tempdir().unwrap();
         let directory = File::open(top.path()).unwrap();
         let result = std::panic::catch_unwind(|| confined(directory.as_fd(), directory.as_fd(), || panic!("told")));

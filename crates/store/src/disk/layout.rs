@@ -23,6 +23,8 @@ pub(crate) const BLOBS: &str = "blobs";
 pub(crate) const RESERVE: &str = "reserve";
 /// Within a layer's directory: the tree itself.
 pub(crate) const FS: &str = "fs";
+/// Within a layer's directory: the EROFS file.
+pub(crate) const EROFS_FILE: &str = "layer.erofs";
 /// Within a layer's directory: an empty directory for overlayfs, which wants two lower ones.
 pub(crate) const EMPTY: &str = "empty";
 

@@ -1,9 +1,10 @@
 //! The store's files other than its records: the layout of its root, the lock, the reserve, deletion, and the sync of files. It
 //! knows no image.
 
+pub(crate) mod beneath;
 pub(crate) mod confine;
 pub(crate) mod flush;
-pub(crate) mod ground;
+pub(crate) mod identity;
 pub(crate) mod layer;
 pub(crate) mod layout;
 pub(crate) mod lock;
@@ -13,13 +14,14 @@ pub(crate) mod usage;
 pub(crate) mod xattr;
 pub(crate) mod young;
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use base::lock::RwLock;
 
 use crate::disk::flush::{Flusher, NO_SYNC_FAILED};
 use crate::disk::layout::Layout;
-use crate::error::StoreError;
 
 /// The directories of an open store. Knows no record.
 #[derive(Debug)]
@@ -34,6 +36,13 @@ pub(crate) struct Disk {
     untidy: AtomicBool,
     /// How many syncs of the file system failed.
     pub(crate) failed_syncs: AtomicU64,
+}
+
+/// A failed sync of the store's file system.
+#[derive(Debug)]
+pub(crate) struct SyncError {
+    pub(crate) path: PathBuf,
+    pub(crate) source: io::Error,
 }
 
 impl Disk {
@@ -59,7 +68,7 @@ impl Disk {
 
     /// Writes what new layers have to the disk. Where that fails, none is used that was begun before: what the kernel could
     /// not write it does not try to write once more.
-    pub(crate) fn sync_layers(&self) -> Result<(), StoreError> {
+    pub(crate) fn sync_layers(&self) -> Result<(), SyncError> {
         let synced = self.sync_file_system();
         if synced.is_err() {
             self.failed_syncs.fetch_add(1, Ordering::AcqRel);
@@ -71,9 +80,9 @@ impl Disk {
     }
 
     /// Writes all files of the store's file system to the disk.
-    pub(crate) fn sync_file_system(&self) -> Result<(), StoreError> {
+    pub(crate) fn sync_file_system(&self) -> Result<(), SyncError> {
         rustix::fs::syncfs(&self.layout.root)
-            .map_err(|source| StoreError::io("sync the file system of", &self.layout.path, source))
+            .map_err(|source| SyncError { path: self.layout.path.clone(), source: source.into() })
     }
 
     /// Returns true if something could not be written since the store was opened: then what reads well may only be in memory.

@@ -223,7 +223,7 @@ impl Store {
             done.inodes_after += entry.stats.inodes;
         }
         if let Err(error) = self.layers.delete_directories(&gone) {
-            tracing::warn!(%error, "layers that were converted stay in their old shape beside the new one for a while");
+            tracing::warn!(%error, "the old shape of converted layers is kept for a while");
         }
         self.catalog.refill_reserve();
         Ok(())

@@ -1,6 +1,5 @@
 //! Layers that leave this store for another one on the same file system: their directories get the attributes of the layers below
-//! them in that store, their files are made durable, and the caller moves them. Also links to files that already exist in the
-//! other store.
+//! them in that store, and the caller moves them.
 
 use std::cell::RefCell;
 use std::io;
@@ -8,15 +7,14 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::path::Path;
 
 use oci::Digest;
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 
 use crate::disk::layer::Shape;
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
 use crate::layers::shape::Lower;
-use crate::store::Store;
-use crate::unpack::{Attributes, EROFS_FILE, PathLookup, link_tree};
+use crate::unpack::{Attributes, PathLookup};
 
 impl UnpackedLayer {
     /// Returns true if its files are the same on top of any layers, except for the attributes of its root.
@@ -71,68 +69,6 @@ impl UnpackedLayer {
     }
 }
 
-impl Store {
-    /// Makes durable what was unpacked.
-    ///
-    /// # Errors
-    /// The disk refused it: what was unpacked before is not to be had any more.
-    pub fn make_durable(&self) -> Result<(), StoreError> {
-        self.catalog.disk.sync_layers()
-    }
-
-    /// A mark of this moment for [`Store::is_synced_since`].
-    #[must_use]
-    pub fn sync_mark(&self) -> u64 {
-        self.catalog.disk.flusher.mark()
-    }
-
-    /// Returns true if what was unpacked before the mark is durable without another sync: those that go on while layers are written
-    /// have seen to it.
-    #[must_use]
-    pub fn is_synced_since(&self, mark: u64) -> bool {
-        self.catalog.disk.flusher.is_synced_since(mark) && !self.catalog.disk.has_failed_to_write()
-    }
-
-    /// Returns the bytes that layers have written since the last sync, or `None` while a sync is running, or if the last one
-    /// failed.
-    #[must_use]
-    pub fn unsynced_bytes(&self) -> Option<u64> {
-        self.catalog.disk.flusher.unwritten()
-    }
-
-    /// Makes a second layer of the files of one that lies in another store on the same file system, without a copy, and has `place`
-    /// move it away. Returns false if the file system makes no more links to one of the files.
-    ///
-    /// # Errors
-    /// The disk refused something.
-    pub fn link_layer(&self, from: &Lower, place: impl FnOnce(&Path) -> io::Result<()>) -> Result<bool, StoreError> {
-        let layout = &self.catalog.disk.layout;
-        let private = self.content.private();
-        let failed = |source: io::Error| StoreError::io("link the files of", from.path(), source);
-        rustix::fs::mkdirat(&layout.ingest, private.name().as_str(), Mode::RWXU).map_err(|e| failed(e.into()))?;
-        let directory = layout::open_directory(&layout.ingest, &private.name()).map_err(failed)?;
-        let (linked, shape) = match from {
-            Lower::Directory(path) => {
-                let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
-                let tree = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| failed(e.into()))?;
-                (link_tree(tree.as_fd(), directory.as_fd(), layout::FS), Shape::Dir)
-            }
-            Lower::Erofs(path) => {
-                (rustix::fs::linkat(rustix::fs::CWD, path, &directory, EROFS_FILE, AtFlags::empty()), Shape::Erofs)
-            }
-        };
-        match linked {
-            Ok(()) => {}
-            Err(rustix::io::Errno::MLINK | rustix::io::Errno::PERM | rustix::io::Errno::XDEV) => return Ok(false),
-            Err(error) => return Err(failed(error.into())),
-        }
-        self.make_durable()?;
-        let files = shape.lower(&layout.ingest_path(private.number));
-        place(files.path()).map_err(|source| StoreError::io("move a layer from", files.path(), source))?;
-        Ok(true)
-    }
-}
-
 /// Layers below, opened at the first lookup.
 struct Opened<'a> {
     below: &'a [Lower],
@@ -149,9 +85,9 @@ impl Opened<'_> {
                 while self.layers.len() <= number {
                     self.layers.push(open(&self.below[self.layers.len()])?);
                 }
-                look_up(lower, &self.layers[number], path)?
+                find_in_layer(lower, &self.layers[number], path)?
             } else {
-                look_up(lower, &open(lower)?, path)?
+                find_in_layer(lower, &open(lower)?, path)?
             };
             match found {
                 PathLookup::Here(attributes) => return Ok(Some(attributes)),
@@ -174,7 +110,7 @@ fn open(lower: &Lower) -> io::Result<OwnedFd> {
         .map_err(|error| io::Error::new(io::Error::from(error).kind(), format!("{}: {error}", path.display())))
 }
 
-fn look_up(lower: &Lower, opened: &OwnedFd, path: &[u8]) -> io::Result<PathLookup> {
+fn find_in_layer(lower: &Lower, opened: &OwnedFd, path: &[u8]) -> io::Result<PathLookup> {
     match lower {
         Lower::Directory(_) => Ok(crate::unpack::find(opened.as_fd(), path)?),
         Lower::Erofs(_) => Shape::Erofs.find(opened.as_fd(), path),

@@ -231,7 +231,7 @@ impl UnpackedLayer {
     /// Notes for which stack the implicit directories are about to be patched.
     pub(crate) fn note_patch(&self, chain_id: &Digest) {
         if let LayerOwner::Private(private, patched_for) = &mut *self.lock() {
-            private.forget_beside();
+            private.clear_note();
             *patched_for = Some(chain_id.clone());
         }
     }

@@ -1,5 +1,6 @@
 //! Layers in progress: unpacked in private, copied and verified. No image has them yet.
 
+pub(crate) mod choice;
 pub(crate) mod copy;
 mod hand_over;
 pub(crate) mod layer;
@@ -10,11 +11,11 @@ use std::sync::Arc;
 
 use crate::content::Content;
 use crate::disk::layer::Shape;
+use crate::ingest::choice::NewLayers;
 use crate::layers::Layers;
 use crate::maintenance::Maintenance;
 use crate::podman::view::View;
 use crate::records::catalog::Catalog;
-use crate::store::choice::NewLayers;
 use crate::unpack::Limits;
 
 /// The settings and the parts that layers in the making need. Without a lock: each layer is its owner's alone.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use oci::Digest;
 use rustix::fs::AtFlags;
 
-use crate::content::left::{self, LAYER, LayerNote, LeftKind, NEW, beside_name};
+use crate::content::left::{self, LAYER, LayerNote, LeftKind, NEW, note_name};
 use crate::content::private::Private;
 use crate::disk::layout;
 use crate::error::StoreError;
@@ -18,7 +18,6 @@ use crate::ingest::layer::UnpackedLayer;
 use crate::maintenance::shared_files;
 use crate::options::Cancelled;
 use crate::records::entries::LayerStats;
-use crate::store::Store;
 use crate::unpack::PathLookup;
 
 /// A leftover layer, owned by this value alone. It is deleted with the value.
@@ -28,17 +27,16 @@ pub struct WholeLayer {
     record: LayerNote,
 }
 
-impl Store {
-    /// The layer that was made from this blob, if one was left with a diff id of this algorithm, and `may` says yes to
-    /// its origin.
-    #[must_use]
-    pub fn take_left_layer(
-        &self,
+impl WholeLayer {
+    /// Takes the layer that was unpacked from this blob and left by an interrupted pull, if it has a diff ID of this
+    /// algorithm and `may` accepts its origin.
+    pub(crate) fn take_left(
+        ingests: &Arc<Ingests>,
         blob: &Digest,
         size: u64,
         algorithm: oci::Algorithm,
         may: &dyn Fn(&str) -> bool,
-    ) -> Option<WholeLayer> {
+    ) -> Option<Self> {
         let fits = |what: &LeftKind| match what {
             LeftKind::Layer(record)
                 if record.blob == *blob
@@ -50,12 +48,10 @@ impl Store {
             }
             _ => None,
         };
-        let (private, record) = self.content.take_left(fits)?;
-        Some(WholeLayer { ingests: Arc::clone(&self.ingests), private, record })
+        let (private, record) = ingests.content.take_left(fits)?;
+        Some(Self { ingests: Arc::clone(ingests), private, record })
     }
-}
 
-impl WholeLayer {
     /// Digest of its tar stream.
     #[must_use]
     pub fn diff_id(&self) -> &Digest {
@@ -134,7 +130,7 @@ impl UnpackedLayer {
             );
             let inode = inode.map_err(|error| private.failed("look at", error.into()))?.st_ino;
             write(private, &LayerNote { blob, size, diff_id, shape: self.shape, stats, inode, origin })?;
-            private.note_beside(LAYER);
+            private.set_note(LAYER);
             Ok(())
         })
     }
@@ -142,7 +138,7 @@ impl UnpackedLayer {
     /// Leaves it for a later pull, if it was noted as whole and no commit began with it. It is deleted otherwise.
     pub fn leave(self) {
         let private = self.into_unpatched();
-        let Some(private) = private.filter(|private| private.beside() == Some(LAYER)) else { return };
+        let Some(private) = private.filter(|private| private.note() == Some(LAYER)) else { return };
         if let Err(error) = put_back(private) {
             tracing::debug!(%error, "a layer that is whole could not be left");
         }
@@ -160,7 +156,7 @@ fn put_back(private: Private) -> Result<(), StoreError> {
 
 fn write(private: &Private, record: &LayerNote) -> Result<(), StoreError> {
     let text = serde_json::to_vec(record).expect("plain values become JSON");
-    let (name, new) = (beside_name(private.number, LAYER), beside_name(private.number, NEW));
+    let (name, new) = (note_name(private.number, LAYER), note_name(private.number, NEW));
     let ingest = &private.content().catalog.disk.layout.ingest;
     layout::write_whole(ingest, &name, &new, &text).map_err(|error| private.failed("write the record of", error))
 }

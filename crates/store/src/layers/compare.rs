@@ -10,11 +10,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, OFlags, Stat};
 use rustix::io::Errno;
 
+use crate::disk::beneath::Beneath;
 use crate::disk::layout::FS;
 use crate::disk::xattr::XattrFile;
 use crate::recipe;
 use crate::tar::shown;
-use crate::unpack::{Beneath, DEFERRED, LABELS};
+use crate::unpack::{DEFERRED, LABELS};
 
 /// The side of a comparison that could not be read.
 #[derive(Debug)]
@@ -62,8 +63,8 @@ pub(crate) fn difference(
     if let Some(what) = trees.named(&[], FS.as_bytes())? {
         return Ok(Some(what));
     }
-    for beside in [recipe::REPLACED, DEFERRED] {
-        if let Some(what) = trees.named(&[], beside.as_bytes())? {
+    for name in [recipe::REPLACED, DEFERRED] {
+        if let Some(what) = trees.named(&[], name.as_bytes())? {
             return Ok(Some(what));
         }
     }

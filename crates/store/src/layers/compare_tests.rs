@@ -42,7 +42,7 @@ fn what_cannot_be_read_is_no_difference() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn a_recipe_that_is_gone_is_told_of_the_one_that_lacks_it() {
+fn missing_recipe_is_reported_for_its_layer() {
     let (layer, copy) = layers(Shape::Erofs);
     let [there, copied] = [&layer, &copy].map(|layer| File::open(layer.path()).unwrap());
     fs::remove_file(copy.path().join("recipe.zst")).unwrap();

@@ -123,7 +123,7 @@ impl Drop for Lease {
             return;
         }
         if let Err(error) = self.maintenance.sweep_layers(&free) {
-            tracing::warn!(%error, "layers that nobody has could not be swept; the next start does it");
+            tracing::warn!(%error, "unreferenced layers could not be removed; the next start tries again");
         }
     }
 }

@@ -21,7 +21,7 @@ impl Maintenance {
             Ok(true) => {}
             Ok(false) => self.catalog.disk.note_untidy(),
             Err(error) => {
-                tracing::warn!(%error, "what is left over could not be swept");
+                tracing::warn!(%error, "leftovers could not be removed");
                 self.catalog.disk.note_untidy();
             }
         }

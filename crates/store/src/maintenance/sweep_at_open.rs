@@ -77,7 +77,10 @@ impl Maintenance {
             Ok(users) => keep.extend(users.iter().flat_map(|user| user.layers.iter().copied())),
             Err(error) => {
                 let error = error as &dyn std::error::Error;
-                tracing::warn!(error, "layers that no record names stay, for nobody knows which of them podman uses");
+                tracing::warn!(
+                    error,
+                    "layers without a record are kept, since the layers that podman uses are not known"
+                );
             }
         }
 

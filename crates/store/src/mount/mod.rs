@@ -247,8 +247,8 @@ impl OverlayAssembly<'_> {
         match (lower.len(), stack.first(), writable) {
             (0, _, Some(directory)) => lower.push(Layer::At(empty_directory(directory)?)),
             (1, Some(top), None) => {
-                let beside = top.path().parent().unwrap_or(top.path());
-                lower.push(Layer::At(empty_directory(beside)?));
+                let directory = top.path().parent().unwrap_or(top.path());
+                lower.push(Layer::At(empty_directory(directory)?));
             }
             _ => {}
         }

@@ -170,7 +170,7 @@ impl Mounts {
                 rustix::fs::unlinkat(&self.catalog.disk.layout.layers, format!("{id}/{EMPTY}"), AtFlags::REMOVEDIR)
                 && error != rustix::io::Errno::NOENT
             {
-                tracing::debug!(%error, layer = %id, "the empty directory beside the layer stays");
+                tracing::debug!(%error, layer = %id, "the empty directory next to the layer stays");
             }
         }
         self.layers.delete_directories(&left)

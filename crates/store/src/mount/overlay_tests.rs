@@ -72,7 +72,7 @@ fn the_old_way_can_be_written_to() {
 /// Both ways are asked for one layer more than they can take, and for as many as they can.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn more_layers_than_the_kernel_takes_are_put_together_and_too_many_are_told() {
+fn layers_over_the_kernel_limit_are_merged_and_too_many_are_refused() {
     let old = KernelFeatures { new_overlay: false, ..KernelFeatures::default() };
     for (ways, most) in [(KernelFeatures::default(), 2 * MOST - 1), (old, 2 * MOST_CLASSIC - 1)] {
         let bench = Bench::new(most + 1);

@@ -8,10 +8,8 @@
 pub(crate) mod contents;
 mod documents;
 mod files;
-mod in_use;
 mod locks;
 mod sizes;
-pub(crate) mod switch;
 pub(crate) mod users;
 pub(crate) mod view;
 

@@ -34,11 +34,11 @@ const ATTEMPTS_TO_HOLD: u32 = 200;
 /// Parameters of a view, from when it was switched on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Switch {
+pub(crate) struct Switch {
     version: u32,
     /// Further places where podman keeps containers.
     #[serde(default)]
-    pub(super) graph_roots: BTreeSet<PathBuf>,
+    pub(crate) graph_roots: BTreeSet<PathBuf>,
 }
 
 /// A view that is on.
@@ -56,7 +56,7 @@ struct On {
 #[derive(Debug)]
 pub(crate) struct View {
     layers: Arc<Layers>,
-    pub(super) directory: PathBuf,
+    pub(crate) directory: PathBuf,
     is_on: AtomicBool,
     /// Guards the files of the view.
     state: Mutex<Option<On>>,
@@ -89,7 +89,7 @@ impl View {
     }
 
     /// The words by which the view was switched on; `None` where there is none of ours.
-    pub(super) fn read_switch(&self) -> io::Result<Option<Switch>> {
+    pub(crate) fn read_switch(&self) -> io::Result<Option<Switch>> {
         match std::fs::symlink_metadata(&self.directory) {
             Ok(found) if found.is_dir() => {}
             Ok(_) => return Ok(None),
@@ -112,7 +112,7 @@ impl View {
     }
 
     /// Records that the view is on. The directory exists.
-    pub(super) fn write_switch(&self, graph_roots: BTreeSet<PathBuf>) -> io::Result<()> {
+    pub(crate) fn write_switch(&self, graph_roots: BTreeSet<PathBuf>) -> io::Result<()> {
         let switch = Switch { version: VERSION, graph_roots };
         write_file(&self.directory.join(SWITCH), &serde_json::to_vec(&switch)?)?;
         self.switch_on(switch);
@@ -125,7 +125,7 @@ impl View {
     }
 
     /// Stops all updates of the view.
-    pub(super) fn switch_off(&self) {
+    pub(crate) fn switch_off(&self) {
         self.is_on.store(false, Ordering::Release);
         *self.state.lock() = None;
     }
@@ -145,7 +145,7 @@ impl View {
     }
 
     /// The same, and says which images it leaves out, and how many it shows.
-    pub(super) fn make(&self) -> Result<(usize, Vec<HiddenImage>), StoreError> {
+    pub(crate) fn make(&self) -> Result<(usize, Vec<HiddenImage>), StoreError> {
         let mut state = self.state.lock();
         let Some(on) = &mut *state else { return Ok((0, Vec::new())) };
         let failed = |source: io::Error| StoreError::io("write", &self.directory, source);

@@ -8,7 +8,7 @@ use erofs::{InodeInfo, Kind, Nid, ReadError, Reader};
 use rustix::fs::{Mode, OFlags};
 
 use super::error::{RecipeError, damaged};
-use crate::unpack::EROFS_FILE;
+use crate::disk::layout::EROFS_FILE;
 
 /// The EROFS file of a layer, opened when it is first needed.
 pub(super) struct Inodes<'a> {

@@ -11,8 +11,8 @@ use rustix::io::Errno;
 use super::erofs::Inodes;
 use super::error::{RecipeError, damaged};
 use super::{BUFFER, DATA, END, FILE, INODE, MAGIC, MOVED, RAW, REPLACED};
+use crate::disk::beneath::Beneath;
 use crate::tar::shown;
-use crate::unpack::Beneath;
 
 /// Longest path in a recipe: far more than the unpacker's limit can be set to in earnest.
 const PATH_MOST: u64 = 1 << 20;

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use base::lock::RwLock;
 use redb::{Database, ReadTransaction, ReadableDatabase, WriteTransaction};
 
-use crate::disk::ground::Ground;
+use crate::disk::identity::StoreIdentity;
 use crate::disk::reserve::Reserve;
 use crate::disk::young::Youth;
 use crate::error::StoreError;
@@ -37,7 +37,7 @@ pub(crate) struct Db {
     /// Called after every change.
     follower: OnceLock<Follower>,
     /// The files that must be where they were, for a change to be made. Set when the store is open.
-    ground: OnceLock<Ground>,
+    identity: OnceLock<StoreIdentity>,
     /// Guards the handle: shared by all users, exclusive while it is replaced.
     handle: RwLock<Option<Handle>>,
 }
@@ -63,7 +63,7 @@ fn guarded<T, E: From<StoreError>>(act: impl FnOnce() -> Result<T, E>) -> Result
     catch_unwind(AssertUnwindSafe(act)).unwrap_or_else(|panic| {
         let said = panic.downcast_ref::<&str>().copied();
         let said = said.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-        Err(StoreError::Corrupt(format!("its file cannot be read: {}", said.unwrap_or("nobody says why"))).into())
+        Err(StoreError::Corrupt(format!("its file cannot be read: {}", said.unwrap_or("for an unknown reason"))).into())
     })
 }
 
@@ -141,21 +141,21 @@ impl Db {
             youth,
             doubtful,
             follower: OnceLock::new(),
-            ground: OnceLock::new(),
+            identity: OnceLock::new(),
             handle,
         })
     }
 
-    /// From now on nothing is changed unless the ground is as it is now.
-    pub(crate) fn stand_on(&self, ground: Ground) {
+    /// From now on refuses every change unless the store has this identity.
+    pub(crate) fn bind(&self, identity: StoreIdentity) {
         // A store is opened once.
-        let _ = self.ground.set(ground);
+        let _ = self.identity.set(identity);
     }
 
     /// Refuses a store that is not where it was opened.
-    pub(crate) fn check_ground(&self) -> Result<(), StoreError> {
-        let Some(ground) = self.ground.get() else { return Ok(()) };
-        ground.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(StoreError::Displaced(what)))
+    pub(crate) fn check_identity(&self) -> Result<(), StoreError> {
+        let Some(identity) = self.identity.get() else { return Ok(()) };
+        identity.displaced().map_err(io_error)?.map_or(Ok(()), |what| Err(StoreError::Displaced(what)))
     }
 
     /// From now on `follower` is called after every change, before the thread that made it continues. It may read.
@@ -197,7 +197,7 @@ impl Db {
     }
 
     fn change<T, E: From<StoreError>>(&self, act: impl FnOnce(&WriteTransaction) -> Result<T, E>) -> Result<T, E> {
-        self.check_ground()?;
+        self.check_identity()?;
         self.youth.before_write().map_err(io_error)?;
         self.give_up_read_only();
         let (value, stamp, failed) = self.with_handle(|handle| {
@@ -240,7 +240,7 @@ impl Db {
             let mut guard = self.handle.write();
             if !guard.as_ref().is_some_and(Handle::is_usable) {
                 // If the file is missing, the open would create a new one.
-                self.check_ground()?;
+                self.check_identity()?;
                 tracing::warn!(path = %self.path.display(), "the database failed before, and is opened again");
                 // The old handle closes its file before the new one opens it.
                 *guard = None;

@@ -1,7 +1,7 @@
-//! Images as records: listing, tags, pins, and from a text to an image: ids, beginnings of ids, and names in any spelling. A name
-//! that exists wins over the beginning of an id, as in containerd.
+//! Reads image records, assigns names, and finds the image of a text: an ID, the beginning of an ID, or a name in any spelling. A
+//! name that exists wins over the beginning of an ID, as in containerd.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use oci::{Digest, Reference};
 
@@ -9,7 +9,6 @@ use crate::error::{ResolveError, StoreError};
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageEntry, ImageRecord};
 use crate::records::tables::{DocumentKind, Records, RecordsMut};
-use crate::store::Store;
 
 /// Fewer digits than this are no id.
 const SHORTEST_PREFIX: usize = 3;
@@ -25,105 +24,6 @@ pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64,
         size += records.blob(digest)?.map_or(0, |blob| blob.disk_bytes);
     }
     Ok(size)
-}
-
-impl Store {
-    /// All images, ordered by id.
-    ///
-    /// # Errors
-    /// The database could not be read.
-    pub fn images(&self) -> Result<Vec<ImageRecord>, StoreError> {
-        self.catalog.db.read(|records| {
-            let images = records.images()?;
-            images.into_iter().map(|(id, entry)| assemble(records, id, entry)).collect()
-        })
-    }
-
-    /// The image with this id.
-    ///
-    /// # Errors
-    /// The database could not be read.
-    pub fn image(&self, id: &Digest) -> Result<Option<ImageRecord>, StoreError> {
-        self.catalog.db.read(|records| load(records, id))
-    }
-
-    /// Gives an image one more name, which another image loses if it had it. `name` is taken in any spelling, and gets
-    /// the default tag where it has none.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or a name that is none or has a digest.
-    pub fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
-        let tag = tag_name(name)?;
-        self.catalog.db.write(|transaction| {
-            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
-            take_name(transaction, id, &tag)?;
-            entry.tags.insert(tag);
-            transaction.put_image(id, &entry)
-        })
-    }
-
-    /// Takes names from an image, which stays with its other names or with none. Digests of repositories stay. Names are taken
-    /// in any spelling. Returns those that it had, in normal form.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or a name that is none or has a digest; nothing is taken then.
-    pub fn untag(&self, id: &Digest, names: &[String]) -> Result<Vec<String>, StoreError> {
-        let tags = names.iter().map(|name| tag_name(name)).collect::<Result<BTreeSet<_>, _>>()?;
-        self.catalog.db.write(|transaction| {
-            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
-            let mut taken = Vec::new();
-            for tag in &tags {
-                if entry.tags.remove(tag) {
-                    transaction.delete_name(tag)?;
-                    taken.push(tag.clone());
-                }
-            }
-            transaction.put_image(id, &entry)?;
-            Ok(taken)
-        })
-    }
-
-    /// Replaces the annotations of an image.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or a database error.
-    pub fn annotate(&self, id: &Digest, annotations: &BTreeMap<String, String>) -> Result<(), StoreError> {
-        self.catalog.db.write(|transaction| {
-            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
-            entry.annotations.clone_from(annotations);
-            transaction.put_image(id, &entry)
-        })
-    }
-
-    /// Sets whether an image must be kept.
-    ///
-    /// # Errors
-    /// [`StoreError::NotFound`], or a database error.
-    pub fn set_pinned(&self, id: &Digest, pinned: bool) -> Result<(), StoreError> {
-        self.catalog.db.write(|transaction| {
-            let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
-            entry.pinned = pinned;
-            transaction.put_image(id, &entry)
-        })
-    }
-
-    /// The image that `text` means: an id with or without `sha256:`, `name`, `name:tag`, `name@digest`,
-    /// `name:tag@digest` (the digest decides), or the beginning of an id, of three digits or more.
-    ///
-    /// # Errors
-    /// [`ResolveError::Empty`], [`ResolveError::Ambiguous`], or the database could not be read.
-    pub fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
-        if text.is_empty() {
-            return Err(ResolveError::Empty);
-        }
-        self.catalog.db.read(|records| {
-            let Some(id) = find_id(records, text)? else { return Ok(None) };
-            let image = load(records, &id)?;
-            Ok(Some(
-                image.ok_or_else(|| StoreError::Corrupt(format!("{text:?} names image {id}, which has no record")))?,
-            ))
-        })
-    }
 }
 
 impl Catalog {
@@ -214,7 +114,7 @@ fn parse(name: &str) -> Result<Reference, StoreError> {
     Reference::parse(name).map_err(|source| StoreError::InvalidName { name: name.to_owned(), source })
 }
 
-fn find_id(records: &impl Records, text: &str) -> Result<Option<Digest>, ResolveError> {
+pub(crate) fn find_id(records: &impl Records, text: &str) -> Result<Option<Digest>, ResolveError> {
     // A whole id is never taken for anything else.
     let whole = if is_hex(text) && text.len() == ID_DIGITS { format!("sha256:{text}") } else { text.to_owned() };
     if let Ok(id) = whole.parse::<Digest>() {

@@ -1,6 +1,5 @@
 //! The database, its tables, and the rules that hold between records. It knows no directory.
 
-pub(crate) mod accounting;
 pub(crate) mod backend;
 pub(crate) mod catalog;
 pub(crate) mod db;

@@ -1,6 +1,5 @@
-//! [`Store`], the public face, and the parts that it is composed of. The public operations are next to the code that they are
-//! about, as `impl Store`; code that several of them need belongs to a part. Each part knows the parts above it in this list, and
-//! none below:
+//! [`Store`], the public face, and the parts that it is composed of. The files of this folder hold its public operations; code that
+//! several of them need belongs to a part. Each part knows the parts above it in this list, and none below:
 //!
 //! | part | has | locks, in the order in which they are taken |
 //! |---|---|---|
@@ -16,8 +15,16 @@
 //! own (the layers of a lease, the place and the numbers of an unpacked layer) is locked last, with nothing taken below it but
 //! locks of number 6.
 
-pub(crate) mod choice;
+pub(crate) mod accounting;
+mod blobs;
+mod durability;
+mod file_system;
+mod images;
+mod layers;
+mod leftovers;
 mod open;
+mod podman_users;
+pub(crate) mod podman_view;
 
 use std::fs::File;
 use std::path::Path;
@@ -29,6 +36,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::content::Content;
 use crate::error::StoreError;
 use crate::ingest::Ingests;
+use crate::ingest::choice::NewLayers;
 use crate::ingest::layer::LayerIngest;
 use crate::layers::Layers;
 use crate::maintenance::Lease;
@@ -37,7 +45,6 @@ use crate::mount::MountError;
 use crate::mount::mounts::Mounts;
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageRecord, Layer};
-use crate::store::choice::NewLayers;
 
 /// A store of images and layers. Clones share its parts; dropping the last one releases the lock. Every operation blocks.
 #[derive(Clone, Debug)]
@@ -92,7 +99,7 @@ impl Store {
         // The lease says that a pull is going on; a layer that is not yet in the store needs no protection.
         let _ = lease;
         self.maintenance.tidy_up();
-        self.catalog.db.check_ground()?;
+        self.catalog.db.check_identity()?;
         self.ingests.new_layer(self.ingests.shape())
     }
 

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use rustix::fs::Mode;
 
-use super::choice::NewLayers;
+use super::file_system;
 use crate::content::Content;
 use crate::disk::Disk;
-use crate::disk::ground::{self, Ground};
+use crate::disk::identity::StoreIdentity;
 use crate::disk::is_privileged;
 use crate::disk::layer::Shape;
 use crate::disk::layout::{self, Layout};
@@ -20,6 +20,7 @@ use crate::disk::reserve::Reserve;
 use crate::disk::young::{self, Age, Youth};
 use crate::error::{OpenError, StoreError};
 use crate::ingest::Ingests;
+use crate::ingest::choice::NewLayers;
 use crate::layers::Layers;
 use crate::maintenance::Maintenance;
 use crate::mount::mounts::Mounts;
@@ -73,11 +74,11 @@ impl Store {
         };
         let fresh = check_version(root, &boot)?;
         let layout = Layout::open(root).map_err(|source| io_error("open the directories of", root, source))?;
-        ground::check_parts(&layout)?;
+        file_system::check_parts(&layout)?;
         narrow(&layout)?;
         let (fresh, youth) = resolve_age(&layout, fresh, &boot, options.durability)?;
         if !fresh {
-            ground::check_database(&layout)?;
+            file_system::check_database(&layout)?;
         }
         let reserve_path = root.join(layout::RESERVE);
         let reserve = Reserve::open(&reserve_path, options.reserve_bytes)
@@ -90,12 +91,12 @@ impl Store {
         let (shape, why_shape) = Shape::of_new_layers(options.layer_format, privileged, || probe::support(&layout));
         tracing::debug!(?shape, reason = why_shape, "what new layers are made into");
         if fresh {
-            ground::try_file_system(&layout, shape, privileged)?;
+            file_system::try_file_system(&layout, shape, privileged)?;
             let text = format!("{VERSION}\n");
             layout::write_whole(&layout.root, layout::VERSION, layout::VERSION_NEW, text.as_bytes())
                 .map_err(|source| io_error("write the version of", root, source))?;
         }
-        db.stand_on(Ground::of(root).map_err(|source| io_error("look at", root, source))?);
+        db.bind(StoreIdentity::of(root).map_err(|source| io_error("look at", root, source))?);
         let durability = options.durability;
         let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
         let content = Arc::new(Content::new(&catalog, options.unfinished_since));
@@ -149,7 +150,7 @@ impl Store {
             Err(error) => return Err(error),
         };
         for entry in entries {
-            if !is_beside_a_store(&entry?) {
+            if !is_ignored_at_open(&entry?) {
                 return Ok(false);
             }
         }
@@ -177,7 +178,7 @@ impl Store {
 }
 
 /// Returns true for what may lie in a root without a store.
-fn is_beside_a_store(entry: &std::fs::DirEntry) -> bool {
+fn is_ignored_at_open(entry: &std::fs::DirEntry) -> bool {
     let name = entry.file_name();
     let is_socket = || entry.file_type().is_ok_and(|kind| std::os::unix::fs::FileTypeExt::is_socket(&kind));
     BESIDE_A_STORE.iter().any(|known| name == *known) || is_socket()
@@ -212,7 +213,7 @@ fn prepare_root(root: &Path) -> Result<(), OpenError> {
     for entry in entries {
         let entry = entry.map_err(|source| io_error("list store root", root, source))?;
         let name = entry.file_name();
-        if !is_beside_a_store(&entry) && !OURS.iter().any(|known| name == *known) {
+        if !is_ignored_at_open(&entry) && !OURS.iter().any(|known| name == *known) {
             let found = name.to_string_lossy().into_owned();
             return Err(OpenError::NotAStore { root: root.to_owned(), found });
         }

@@ -92,7 +92,7 @@ impl<F: Form> Unpacker<'_, F> {
             Meaning::Thing | Meaning::LinkTarget => {}
             Meaning::Root | Meaning::Whiteout | Meaning::Opaque | Meaning::Ignored => return Err(missing()),
         }
-        let Parent::Directory(from) = self.look_up(target.parent(), Need::Target)? else { return Err(missing()) };
+        let Parent::Directory(from) = self.resolve(target.parent(), Need::Target)? else { return Err(missing()) };
         if self.tree.child(from, target.leaf()).is_some() {
             let reason = format!("the target {:?} of the hard link is a directory", shown(&entry.link));
             return Err(refused(&entry.path, reason));

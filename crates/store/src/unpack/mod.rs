@@ -24,15 +24,15 @@ mod xattrs;
 use std::io::BufRead;
 use std::os::fd::BorrowedFd;
 
-pub(crate) use erofs::EROFS_FILE;
 pub use error::UnpackError;
-pub(crate) use files::{Beneath, DEFERRED, DEFERRED_BELOW, find, is_opaque, link_tree, patch_implicit};
+pub(crate) use files::{DEFERRED, DEFERRED_BELOW, find, is_opaque, link_tree, patch_implicit};
 pub(crate) use lookup::{Attributes, Below, PathLookup};
 pub use options::UnpackOptions;
 pub use outcome::{Largest, UnpackOutcome};
 pub(crate) use whiteout::OPAQUE;
 pub(crate) use xattrs::LABELS;
 
+use crate::disk::beneath::Beneath;
 use crate::tar::Reader;
 pub use crate::tar::{Limits, PrintableName, TarError};
 

@@ -41,7 +41,7 @@ enum WalkStep {
 impl<F: Form> Unpacker<'_, F> {
     /// The directory to make something in.
     pub(super) fn parent(&mut self, path: &[u8]) -> Result<Id, UnpackError> {
-        match self.look_up(path, Need::Thing)? {
+        match self.resolve(path, Need::Thing)? {
             Parent::Directory(id) => {
                 self.tree.populate(id);
                 Ok(id)
@@ -51,7 +51,7 @@ impl<F: Form> Unpacker<'_, F> {
     }
 
     /// The directory that a clean path means.
-    pub(super) fn look_up(&mut self, path: &[u8], need: Need) -> Result<Parent, UnpackError> {
+    pub(super) fn resolve(&mut self, path: &[u8], need: Need) -> Result<Parent, UnpackError> {
         if let Some((last, id)) = &self.last_parent
             && last == path
         {

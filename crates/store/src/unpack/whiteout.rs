@@ -16,7 +16,7 @@ impl<F: Form> Unpacker<'_, F> {
     /// Hides `leaf` of the layers below.
     pub(super) fn whiteout(&mut self, entry: &Entry, name: &Name, leaf: &[u8]) -> Result<(), UnpackError> {
         // Below a whiteout there is nothing left to hide.
-        let Parent::Directory(dir) = self.look_up(name.parent(), Need::Mark)? else { return Ok(()) };
+        let Parent::Directory(dir) = self.resolve(name.parent(), Need::Mark)? else { return Ok(()) };
         if let Some(known) = self.tree.child(dir, leaf) {
             let node = self.tree.node(known);
             if node.explicit || node.populated {
@@ -35,7 +35,7 @@ impl<F: Form> Unpacker<'_, F> {
 
     /// Hides the content of a directory of the layers below.
     pub(super) fn opaque(&mut self, name: &Name) -> Result<(), UnpackError> {
-        match self.look_up(name.parent(), Need::Mark)? {
+        match self.resolve(name.parent(), Need::Mark)? {
             Parent::Directory(id) => self.set_opaque(id),
             Parent::Nothing => Ok(()),
         }

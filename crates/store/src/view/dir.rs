@@ -11,9 +11,10 @@ use rustix::io::Errno;
 use super::attributes::{Kind, LayerNode, Stat};
 use super::deferred::Deferred;
 use super::path::join;
+use crate::disk::beneath::Beneath;
 use crate::disk::layout::FS;
 use crate::disk::xattr::{XattrFile, is_of_overlayfs};
-use crate::unpack::{self, Beneath};
+use crate::unpack::{self};
 
 /// An open layer.
 #[derive(Debug)]

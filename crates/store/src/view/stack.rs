@@ -7,8 +7,8 @@ use oci::Digest;
 use serde::{Deserialize, Serialize};
 
 use crate::disk::layer::{LayerId, Shape};
+use crate::disk::layout::EROFS_FILE;
 use crate::records::entries::Layer;
-use crate::unpack::EROFS_FILE;
 
 /// The layers of one image in the order in which they hide each other, or a single layer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -163,7 +163,7 @@ fn attribute(path: &Path) {
 }
 
 #[test]
-fn a_damaged_layer_is_found_and_only_it_goes_and_comes_back() {
+fn damaged_layer_is_found_removed_and_pulled_again() {
     for (name, damage, depth, words) in if in_directories() { DAMAGES } else { IMAGE_DAMAGES } {
         let (bench, store, [one, two, three]) = Bench::new();
         for depth in [Depth::Sizes, Depth::Digest, Depth::Files] {
@@ -395,7 +395,7 @@ fn records_that_are_wrong_are_put_right() {
 }
 
 #[test]
-fn what_belongs_to_nobody_goes_and_what_is_at_work_stays() {
+fn unreferenced_files_are_removed_and_files_in_use_stay() {
     let (bench, store, [one, ..]) = Bench::new();
     for directory in ["layers/900/fs", "layers/strange", "ingest/700/fs", "ingest/trash-4"] {
         fs::create_dir_all(bench.root.join(directory)).expect("creates");
@@ -486,7 +486,7 @@ fn a_check_can_be_given_up_and_tells_how_far_it_is() {
 }
 
 #[test]
-fn removals_and_pulls_go_on_beside_a_check() {
+fn removals_and_pulls_work_during_a_check() {
     let (bench, store, _) = Bench::new();
     std::thread::scope(|scope| {
         scope.spawn(|| {

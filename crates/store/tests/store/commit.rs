@@ -61,7 +61,7 @@ fn an_image_is_there_with_all_it_has() {
 }
 
 #[test]
-fn the_tar_stream_comes_out_as_it_went_in() {
+fn exported_tar_stream_equals_the_imported_one() {
     let (_top, store) = store();
     let image = Image::new("one", &[plain_layer("a", b"aaa").symlink("d/l", "a"), plain_layer("b", &[7; 10_000])]);
     let record = image.pull(&store, "docker.io/library/a:1");
@@ -152,7 +152,7 @@ fn shared_layers_are_there_once() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn a_layer_that_comes_twice_counts_once_and_on_top() {
+fn repeated_layer_counts_once_in_its_upper_place() {
     let (_top, store) = store();
     let (a, b) = (plain_layer("a", b"aaa"), plain_layer("b", b"bbb"));
     let record = Image::new("aba", &[a.clone(), b, a]).pull(&store, "docker.io/library/a:1");
@@ -256,7 +256,7 @@ fn mode(path: &Path) -> u32 {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn implicit_directories_look_like_those_below() {
+fn implicit_directories_have_the_attributes_of_those_below() {
     let (_top, store) = store();
     let one = Image::new("one", &[base(0o1777), upper()]).pull(&store, "docker.io/library/a:1");
     let two = Image::new("two", &[base(0o700), upper()]).pull(&store, "docker.io/library/b:1");
@@ -487,7 +487,7 @@ fn a_layers_tree_can_be_read_by_all_whatever_the_umask() {
 }
 
 #[test]
-fn the_database_does_not_grow_with_what_comes_and_goes() {
+fn database_does_not_grow_with_pulls_and_removals() {
     let (_top, store) = store();
     let size = || fs::metadata(store.root().join("meta.redb")).expect("there").len();
     let mut sizes = Vec::new();

@@ -152,7 +152,7 @@ fn a_shared_layer_is_converted_for_every_image_that_has_it() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn what_is_mounted_stays_and_is_told() {
+fn mounted_layers_are_not_converted_and_are_reported() {
     let bench = Bench::new();
     let (store, mnt) = (&bench.store, bench.mnt());
     let base = plain_layer("a", b"aaa");

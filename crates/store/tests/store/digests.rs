@@ -67,7 +67,7 @@ fn no_commit_records_the_digest_of_something_else() {
 }
 
 #[test]
-fn every_digest_of_an_image_leads_to_it_and_goes_on_doing_so() {
+fn every_digest_of_an_image_resolves_to_it() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let store = open(&root);

@@ -16,12 +16,12 @@ use oci::{Digest, chain_id};
 use rustix::io::Errno;
 use testfault::Fault;
 
-#[path = "faults_told.rs"]
-mod told;
+#[path = "faults_reported.rs"]
+mod reported;
 
 use super::support::{Image, NEVER, Tar, check_accounts, in_directories, list, options, plain_layer, until_detached};
 
-use told::{Told, check_told, each};
+use reported::{ReportedError, check_reported, each};
 
 const ROOT: &str = "IMAGELET_STORE_FAULTS_ROOT";
 const WORK: &str = "IMAGELET_STORE_FAULTS_WORK";
@@ -67,7 +67,7 @@ impl Ground {
     }
 
     /// No mount but one on the target, and no loop device but of that one.
-    fn look_at_mounts(&self) {
+    fn read_mounts(&self) {
         let mounts = self.mounts();
         assert!(mounts.len() <= 1, "{mounts:#?}");
         if mounts.is_empty() {
@@ -75,7 +75,7 @@ impl Ground {
         }
     }
 
-    fn open(&self) -> Result<Store, Told> {
+    fn open(&self) -> Result<Store, ReportedError> {
         Ok(Store::open(&self.root, options())?)
     }
 
@@ -84,7 +84,7 @@ impl Ground {
     }
 
     /// As [`Image::try_pull`], with every error answered.
-    fn pull(&self, store: &Store) -> Result<(), Told> {
+    fn pull(&self, store: &Store) -> Result<(), ReportedError> {
         let lease = store.lease();
         let (mut layers, mut parent) = (Vec::new(), None);
         for (diff_id, tar) in &self.moving.layers {
@@ -147,7 +147,7 @@ struct Work {
     name: &'static str,
     /// Brings the store to where the work begins.
     before: fn(&Ground, &Store),
-    act: fn(&Ground, &Store) -> Result<(), Told>,
+    act: fn(&Ground, &Store) -> Result<(), ReportedError>,
     /// Returns true if the work has been done.
     is_done: fn(&Ground, &Store) -> bool,
     /// An ordinary run tries one call in so many.
@@ -189,7 +189,7 @@ fn bring_many(ground: &Ground, store: &Store) {
     }
 }
 
-fn mount(ground: &Ground, store: &Store, image: &Image, writable: bool) -> Result<(), Told> {
+fn mount(ground: &Ground, store: &Store, image: &Image, writable: bool) -> Result<(), ReportedError> {
     let record = store.image(&image.id())?.expect("there");
     let upper = ground.root.with_file_name("writable");
     Ok(store.mount_image(&record, &ground.target(), writable.then_some(&*upper))?)
@@ -289,7 +289,7 @@ const WORKS: &[Work] = &[
             let done = store.convert_image(&ground.moving.id(), other_format(), NEVER)?;
             // An unreadable layer is left, and reported as such.
             match done.left.first() {
-                Some(left) => Err(Told { text: format!("layer {}: {}", left.diff_id, left.why), full: false }),
+                Some(left) => Err(ReportedError { text: format!("layer {}: {}", left.diff_id, left.why), full: false }),
                 None => Ok(()),
             }
         },
@@ -317,7 +317,7 @@ const WORKS: &[Work] = &[
                 assert!(medium.iter().any(|cause| problem.detail.contains(cause)), "{problem:?}");
             }
             match report.problems.iter().find(|problem| !problem.repaired) {
-                Some(left) => Err(Told { text: format!("{}: {}", left.subject, left.detail), full: false }),
+                Some(left) => Err(ReportedError { text: format!("{}: {}", left.subject, left.detail), full: false }),
                 None => Ok(()),
             }
         },
@@ -374,13 +374,13 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
         return false;
     }
     if let Err(error) = &done {
-        check_told(context, fault, error, ["check", "conversion"].contains(&work.name));
+        check_reported(context, fault, error, ["check", "conversion"].contains(&work.name));
     }
     let damaged = work.name == "check";
     if !damaged {
         ground.check(&store);
     }
-    ground.look_at_mounts();
+    ground.read_mounts();
     let is_done = (work.is_done)(ground, &store);
     match &done {
         Ok(()) => assert!(is_done, "{context}: what is said to be done is done"),
@@ -405,7 +405,7 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     unmount(ground, &store);
     drop(store);
     let store = ground.opened();
-    ground.look_at_mounts();
+    ground.read_mounts();
     if damaged {
         ground.pull(&store).unwrap_or_else(|error| panic!("{context}: heals: {error:?}"));
     }
@@ -436,7 +436,7 @@ fn try_opening(ground: &Ground, making: bool, context: &str, fault: Fault) -> bo
         return false;
     }
     if let Err(error) = &opened {
-        check_told(context, fault, error, false);
+        check_reported(context, fault, error, false);
     }
     let store = ground.opened();
     if making {

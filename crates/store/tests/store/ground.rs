@@ -186,7 +186,7 @@ fn a_disk_that_becomes_read_only_loses_nothing() {
 /// The whole device disappears at one moment, as when a cable is pulled.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn a_disk_that_is_gone_loses_nothing() {
+fn unmounted_disk_loses_nothing() {
     for disk in [LoopDisk::ext4(64 << 20), LoopDisk::xfs(320 << 20)] {
         let root = disk.path.join("store");
         let (kept, other) = (image("kept"), image("other"));
@@ -251,14 +251,14 @@ fn a_pull_at_each_size_of_a_disk() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn who_takes_the_store_away_is_told() {
+fn operations_on_a_moved_store_fail_with_its_path() {
     let top = tempfile::tempdir().expect("tempdir");
     let (root, aside) = (top.path().join("store"), top.path().join("aside"));
     let store = open(&root);
     let (kept, other) = (image("kept"), image("other"));
     kept.pull(&store, "docker.io/library/kept:1");
     let told = |what: &str| {
-        let error = other.try_pull_told(&store).expect_err(what);
+        let error = other.pull_or_store_error(&store).expect_err(what);
         assert!(matches!(error, StoreError::Displaced(_)), "{what}: {error:?}");
         let text = error.to_string();
         assert!(text.contains(&root.display().to_string()) && text.contains("started again"), "{what}: {text}");
@@ -296,7 +296,7 @@ fn who_takes_the_store_away_is_told() {
 }
 
 #[test]
-fn who_finds_another_lock_does_not_work_beside_the_first() {
+fn replaced_lock_file_stops_all_changes() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let first = open(&root);
@@ -317,7 +317,7 @@ fn who_finds_another_lock_does_not_work_beside_the_first() {
 }
 
 #[test]
-fn records_that_are_gone_or_damaged_are_refused_and_nothing_is_deleted() {
+fn missing_or_damaged_database_is_refused_and_nothing_is_deleted() {
     let top = tempfile::tempdir().expect("tempdir");
     let (root, good) = (top.path().join("store"), top.path().join("good"));
     let kept = image("kept");
@@ -366,7 +366,7 @@ fn records_that_are_gone_or_damaged_are_refused_and_nothing_is_deleted() {
 /// A file that cannot be deleted does not prevent other deletions, and is deleted with the next removal after it can be.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn what_cannot_be_deleted_goes_when_it_can() {
+fn undeletable_files_are_deleted_by_a_later_sweep() {
     let disk = LoopDisk::ext4(32 << 20);
     let root = disk.path.join("store");
     let store = open(&root);

@@ -73,7 +73,7 @@ fn images_share_blobs_and_the_last_one_takes_them_along() {
 }
 
 #[test]
-fn what_comes_to_nothing_leaves_nothing() {
+fn aborted_blob_leaves_nothing() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let store = open(&root);
@@ -156,7 +156,7 @@ fn a_check_finds_what_is_wrong_with_blobs() {
 }
 
 #[test]
-fn a_record_whose_file_is_gone_gets_another_one() {
+fn record_with_a_missing_file_gets_a_new_file() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let store = open(&root);

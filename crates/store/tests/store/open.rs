@@ -177,7 +177,7 @@ fn lay(root: &Path, name: &str) {
 }
 
 #[test]
-fn what_the_program_keeps_beside_a_store_is_in_nobodys_way() {
+fn files_of_the_program_in_the_root_do_not_prevent_opening() {
     let socket = |root: &Path| std::os::unix::net::UnixListener::bind(root.join("admin.sock")).expect("binds");
     // Whatever was made so far, in the order of the making, and each by itself.
     let so_far = (0..=BESIDE_A_STORE.len()).map(|count| &BESIDE_A_STORE[..count]);

@@ -16,7 +16,7 @@ fn store() -> (tempfile::TempDir, Store) {
 }
 
 #[test]
-fn everything_goes_and_is_counted() {
+fn removal_deletes_everything_and_counts_it() {
     let (_top, store) = store();
     let image = Image::new("one", &[plain_layer("a", &[1; 100_000]), plain_layer("b", b"bbb")]);
     let record = image.pull(&store, "docker.io/library/a:1");
@@ -42,7 +42,7 @@ fn everything_goes_and_is_counted() {
 }
 
 #[test]
-fn shared_layers_stay_until_the_last_image_goes() {
+fn shared_layers_stay_until_the_last_image_is_removed() {
     let (_top, store) = store();
     let base = plain_layer("base", &[1; 50_000]);
     let one = Image::new("one", &[base.clone(), plain_layer("one", b"1")]).pull(&store, "docker.io/library/a:1");
@@ -130,7 +130,7 @@ fn what_only_a_lease_kept_does_not_survive_a_reopening() {
 }
 
 #[test]
-fn a_layer_that_comes_twice_may_lie_below_one_without_a_root() {
+fn repeated_layer_may_be_below_a_layer_without_a_root() {
     let (_top, store) = store();
     let twice = plain_layer("x", b"x");
     Image::new("twice", &[twice.clone(), twice, Tar::default().file("d/below", b"x")]).pull(&store, "r.example/i:1");

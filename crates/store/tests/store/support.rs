@@ -214,7 +214,7 @@ impl Image {
     }
 
     /// A pull of which the first error is the store's.
-    pub(crate) fn try_pull_told(&self, store: &Store) -> Result<(), StoreError> {
+    pub(crate) fn pull_or_store_error(&self, store: &Store) -> Result<(), StoreError> {
         let lease = store.lease();
         store.new_layer(&lease).map(drop)
     }

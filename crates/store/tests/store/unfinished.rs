@@ -170,7 +170,7 @@ fn a_layer_that_a_killed_commit_had_moved_is_taken_back() {
 type Spoil<'a> = (&'a str, &'a dyn Fn(&Path));
 
 #[test]
-fn what_is_not_what_it_was_is_given_to_nobody() {
+fn changed_leftovers_are_not_used() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let spoil: [Spoil<'_>; 4] = [
@@ -295,7 +295,7 @@ fn a_spool_is_read_back_up_to_the_first_bad_piece() {
 }
 
 #[test]
-fn it_is_kept_for_a_time_and_in_number_and_goes_when_asked() {
+fn leftovers_are_limited_by_age_and_number_and_removed_on_request() {
     let top = tempfile::tempdir().expect("tempdir");
     let root = top.path().join("store");
     let store = open(&root);

@@ -10,17 +10,16 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::file_type::kind_of;
+use crate::disk::beneath::Beneath;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{self, FS};
 use crate::disk::usage::bytes_on_disk;
 use crate::recipe;
 use crate::records::entries::LayerStats;
-use crate::unpack::{
-    self, Below, Beneath, DEFERRED, DEFERRED_BELOW, PathLookup, UnpackError, UnpackOptions, UnpackOutcome,
-};
+use crate::unpack::{self, Below, DEFERRED, DEFERRED_BELOW, PathLookup, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// The parts of a layer's directory other than its tree, including the directory itself. `replaced/` is counted with the tree.
-const BESIDE: [&str; 4] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW];
+const NEXT_TO_TREE: [&str; 4] = [".", recipe::FILE, DEFERRED, DEFERRED_BELOW];
 
 pub(super) fn begin(private: &OwnedFd) -> io::Result<()> {
     let mode = Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH;
@@ -46,17 +45,20 @@ pub(super) fn apply(
         exact: outcome.exact,
         root_opaque: outcome.root_opaque,
     };
-    let (bytes, inodes) =
-        beside(private).map_err(|source| UnpackError::Io { operation: "looking at", path: ".".into(), source })?;
+    let (bytes, inodes) = files_next_to_tree(private).map_err(|source| UnpackError::Io {
+        operation: "looking at",
+        path: ".".into(),
+        source,
+    })?;
     stats.disk_bytes += bytes;
     stats.inodes += inodes;
     Ok((outcome, stats))
 }
 
-/// Bytes and inodes of what is not the tree.
-fn beside(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+/// Returns the bytes and inodes of the files next to the tree.
+fn files_next_to_tree(layer: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     let mut sum = (0, 0);
-    for name in BESIDE {
+    for name in NEXT_TO_TREE {
         match bytes_on_disk(|| rustix::fs::statat(layer, name, AtFlags::SYMLINK_NOFOLLOW)) {
             Ok(bytes) => sum = (sum.0 + bytes, sum.1 + 1),
             // Not every layer has all of them.
@@ -77,8 +79,8 @@ pub(super) fn measure(layer: BorrowedFd<'_>, outcome: Option<&UnpackOutcome>) ->
         Some(outcome) if is_as_counted(&beneath, tree(layer)?.as_fd(), outcome) => (outcome.disk_bytes, outcome.inodes),
         _ => measure_trees(&beneath, layer)?,
     };
-    let beside = beside(layer)?;
-    Ok((tree.0 + beside.0, tree.1 + beside.1))
+    let extra = files_next_to_tree(layer)?;
+    Ok((tree.0 + extra.0, tree.1 + extra.1))
 }
 
 fn is_as_counted(beneath: &Beneath, fs: BorrowedFd<'_>, outcome: &UnpackOutcome) -> bool {
@@ -137,9 +139,9 @@ pub(super) fn patch(
         return Ok((0, 0));
     }
     // An attempt before this one may have written something already.
-    let before = beside(layer)?;
+    let before = files_next_to_tree(layer)?;
     unpack::patch_implicit(layer, tree(layer)?.as_fd(), implicit, below, privileged)?;
-    let after = beside(layer)?;
+    let after = files_next_to_tree(layer)?;
     Ok((after.0.saturating_sub(before.0), after.1.saturating_sub(before.1)))
 }
 

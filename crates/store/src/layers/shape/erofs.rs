@@ -12,14 +12,13 @@ use rustix::fs::{AtFlags, FileType, OFlags, Timespec, Timestamps};
 
 use super::file_type::kind_of;
 use crate::disk::layer::LayerId;
+use crate::disk::layout::EROFS_FILE;
 use crate::disk::usage::bytes_on_disk;
 use crate::disk::xattr::{Xattrs, is_of_overlayfs};
 use crate::recipe;
 use crate::records::entries::LayerStats;
 use crate::tar::shown;
-use crate::unpack::{
-    self, Attributes, Below, EROFS_FILE, OPAQUE, PathLookup, UnpackError, UnpackOptions, UnpackOutcome,
-};
+use crate::unpack::{self, Attributes, Below, OPAQUE, PathLookup, UnpackError, UnpackOptions, UnpackOutcome};
 
 /// All that a layer is on the disk: its directory, and what is in it.
 const PARTS: [&str; 3] = [".", EROFS_FILE, recipe::FILE];

@@ -27,11 +27,10 @@ use super::options::UnpackOptions;
 use super::outcome::UnpackOutcome;
 use super::tree::{Id, Tree};
 use super::whiteout::OPAQUE;
+use crate::disk::layout::EROFS_FILE;
 use crate::recipe;
 use crate::tar::{Entry, Kind, Piece, Reader};
 
-/// Name of the file of the EROFS file.
-pub(crate) const EROFS_FILE: &str = "layer.erofs";
 /// Bytes of names and directories that are held in memory for a layer; further ones go to a file. Several layers are unpacked at
 /// the same time.
 const MEMORY: usize = 2 << 20;

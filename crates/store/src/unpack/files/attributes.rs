@@ -77,7 +77,7 @@ impl Unpacker<'_, Files<'_>> {
     }
 
     fn owner_to_set(&self, owner: (u32, u32), always: bool) -> Option<(Uid, Gid)> {
-        let needed = self.options.privileged && (always || owner != (self.form.ground.uid, self.form.ground.gid));
+        let needed = self.options.privileged && (always || owner != (self.form.defaults.uid, self.form.defaults.gid));
         needed.then(|| (Uid::from_raw(owner.0), Gid::from_raw(owner.1)))
     }
 
@@ -93,7 +93,7 @@ impl Unpacker<'_, Files<'_>> {
         let mut line = self.line(entry);
         let acl = self.set_xattrs(&XattrTarget::Fd(fd.as_fd()), entry, path, &mut line)?;
         let wanted = self.mode_wanted(entry.mode, 0o600);
-        if acl || wanted != mode_on_creation & !self.form.ground.umask {
+        if acl || wanted != mode_on_creation & !self.form.defaults.umask {
             rustix::fs::fchmod(fd, Mode::from_raw_mode(wanted)).map_err(|e| failed("setting the mode of", path, e))?;
         }
         line.mode = (wanted != entry.mode).then_some(entry.mode);
@@ -126,7 +126,7 @@ impl Unpacker<'_, Files<'_>> {
         }
         if let Some(mode) = mode_on_creation {
             let wanted = self.mode_wanted(entry.mode, 0o600);
-            if !entry.xattrs.is_empty() || wanted != mode & !self.form.ground.umask {
+            if !entry.xattrs.is_empty() || wanted != mode & !self.form.defaults.umask {
                 // fchmodat follows symbolic links, so that the way leads over a descriptor of the thing itself.
                 let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let thing = rustix::fs::openat(&*fd, leaf, flags, Mode::empty())

@@ -40,9 +40,9 @@ impl Unpacker<'_, Files<'_>> {
                     self.data(reader, &fd, &path, piece.offset, piece.len)?;
                     self.recipe.data(&path, piece.offset, piece.len).map_err(recipe)?;
                     // Two pieces may share a block.
-                    let block = self.form.ground.block;
+                    let block = self.form.defaults.block;
                     let begin = (piece.offset / block * block).max(counted);
-                    counted = self.form.ground.blocks(piece.offset + piece.len);
+                    counted = self.form.defaults.blocks(piece.offset + piece.len);
                     disk += counted.saturating_sub(begin);
                 }
                 rustix::fs::ftruncate(&fd, entry.size).map_err(|e| failed("writing", &path, e))?;
@@ -67,7 +67,7 @@ impl Unpacker<'_, Files<'_>> {
             }
             self.recipe.data(path, 0, size).map_err(recipe)?;
         }
-        Ok(self.form.ground.blocks(size))
+        Ok(self.form.defaults.blocks(size))
     }
 
     /// Writes the next `len` bytes of the entry's data, from the reader's buffer straight to the file, whose position is

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use crate::tar::Time;
 
 use super::super::tree::{Id, ROOT, Tree};
-use super::beneath::Beneath;
+use crate::disk::beneath::Beneath;
 
 /// Descriptors kept open at most, the root's not counted. Layers are unpacked side by side, and an ordinary limit of
 /// open files is 1024.

@@ -10,8 +10,8 @@ use rustix::fs::{Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
 use super::super::whiteout::OPAQUE;
-use super::beneath::Beneath;
 use super::deferred::{Deferred, DeferredLine};
+use crate::disk::beneath::Beneath;
 use crate::disk::xattr::{XattrFile, is_of_overlayfs};
 use crate::tar::shown;
 use crate::unpack::{Attributes, Below, PathLookup};

@@ -7,8 +7,8 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, XattrFlags};
 use rustix::io::Errno;
 
-use super::beneath::Beneath;
 use super::implicit::attributes;
+use crate::disk::beneath::Beneath;
 
 /// Makes the directory `name` in `to`, with a link to every file that is in the tree `from`.
 ///

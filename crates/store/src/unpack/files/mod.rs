@@ -4,16 +4,15 @@
 //! would follow a symbolic link. [`super::unpack`] calls it, with the rules of the modules above.
 
 mod attributes;
-mod beneath;
 mod content;
 mod deferred;
 mod descriptors;
 mod displace;
 mod finish;
-mod ground;
 mod implicit;
 mod kernel_values;
 mod link_tree;
+mod new_file_defaults;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
@@ -27,17 +26,17 @@ use super::options::UnpackOptions;
 use super::outcome::UnpackOutcome;
 use super::tree::Id;
 use super::whiteout::OPAQUE;
+use crate::disk::beneath::Beneath;
 use crate::recipe;
 use crate::tar::{Entry, Kind, Reader};
 
-pub(crate) use beneath::Beneath;
 pub(crate) use deferred::{BELOW as DEFERRED_BELOW, FILE as DEFERRED};
 use deferred::{Deferred, DeferredLine};
 use descriptors::{Descriptors, OnDisk};
-use ground::Ground;
 pub(crate) use implicit::{find, is_opaque, patch_implicit};
 use kernel_values::{bytes_on_disk, timestamps};
 pub(crate) use link_tree::link_tree;
+use new_file_defaults::NewFileDefaults;
 
 /// Name of the directory of the layer's files.
 const FS: &str = "fs";
@@ -46,7 +45,7 @@ const FS: &str = "fs";
 pub(super) struct Files<'a> {
     layer_dir: BorrowedFd<'a>,
     descriptors: Descriptors,
-    ground: Ground,
+    defaults: NewFileDefaults,
     deferred: Deferred,
     /// The directory to which replaced files are moved, once there is one.
     aside: Option<OwnedFd>,
@@ -60,11 +59,11 @@ pub(super) fn unpacker<'a>(
     beneath: Beneath,
 ) -> Result<Unpacker<'a, Files<'a>>, UnpackError> {
     let fs = beneath.directory(layer_dir, FS.as_bytes()).map_err(|e| failed("opening", FS.as_bytes(), e))?;
-    let ground = Ground::prepare(fs.as_fd(), options.privileged)?;
+    let defaults = NewFileDefaults::prepare(fs.as_fd(), options.privileged)?;
     let files = Files {
         layer_dir,
         descriptors: Descriptors::new(fs, beneath),
-        ground,
+        defaults,
         deferred: Deferred::new(layer_dir).map_err(|e| failed("opening", b"", e))?,
         aside: None,
         moved_aside: 0,
@@ -172,7 +171,7 @@ impl Form for Files<'_> {
         }
         unpacker.outcome.inodes += 1;
         unpacker.own_named(dir, leaf, (0, 0))?;
-        Ok(Some(OnDisk::new(MODE & !unpacker.form.ground.umask)))
+        Ok(Some(OnDisk::new(MODE & !unpacker.form.defaults.umask)))
     }
 
     fn directory(
@@ -185,7 +184,7 @@ impl Form for Files<'_> {
         let make = |fd: BorrowedFd<'_>| rustix::fs::mkdirat(fd, leaf, Mode::from_raw_mode(mode));
         unpacker.create(dir, leaf, "creating the directory", make)?;
         unpacker.own_named(dir, leaf, (entry.uid, entry.gid))?;
-        Ok(OnDisk::new(mode & !unpacker.form.ground.umask))
+        Ok(OnDisk::new(mode & !unpacker.form.defaults.umask))
     }
 
     fn dress(unpacker: &mut Unpacker<'_, Self>, entry: &Entry, id: Id, again: bool) -> Result<(), UnpackError> {

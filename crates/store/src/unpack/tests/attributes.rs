@@ -308,7 +308,7 @@ fn accounting_is_what_a_walk_finds() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn a_caller_who_gives_up_is_heard() {
+fn cancellation_by_the_caller_stops_the_unpacking() {
     for shape in Shape::ALL {
         let layer = Layer::of(shape);
         let dir = fs::File::open(layer.path()).unwrap();

@@ -124,7 +124,7 @@ fn links_in_lower_layers_lead_nowhere() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn more_than_fits_beside_an_inode_is_taken_over() {
+fn attributes_too_large_for_an_inode_are_copied() {
     let value = vec![b'v'; 3000];
     let xattrs: [(&str, &[u8]); 2] = [("SCHILY.xattr.user.a", &value), ("SCHILY.xattr.user.b", b"1")];
     let low = Tar::new().pax(&xattrs).item(&dir("a", 0o700, 4_000_000_000)).pax(&xattrs).item(&dir("a/b", 0o701, 1));

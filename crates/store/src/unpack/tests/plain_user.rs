@@ -113,7 +113,7 @@ const CHILD: &str = "IMAGELET_TEST_PLAIN_USER";
 /// The same as a real ordinary user: this test runs itself again with uid 65534.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn as_nobody() {
+fn as_unprivileged_user() {
     #[expect(clippy::disallowed_methods, reason = "how the test tells its child from itself")]
     let child = std::env::var_os(CHILD);
     if let Some(directory) = child {
@@ -136,7 +136,11 @@ fn as_nobody() {
     chown(layer.fs(), Some(65534), Some(65534)).unwrap();
     let above = layer.path().parent().unwrap().to_path_buf();
     fs::set_permissions(above, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    super::support::run_again_as_nobody("unpack::tests::plain_user::as_nobody", CHILD, &layer.path());
+    super::support::run_again_as_unprivileged_user(
+        "unpack::tests::plain_user::as_unprivileged_user",
+        CHILD,
+        &layer.path(),
+    );
     for (path, text) in layer.picture() {
         let meta = fs::symlink_metadata(layer.fs().join(std::path::Path::new(&path))).ok();
         if let Some(meta) = meta {

@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 
 use rustix::mount::{MountFlags, UnmountFlags};
 
+use crate::disk::beneath::Beneath;
 use crate::disk::confine::confined;
 use crate::disk::layer::Shape;
+use crate::disk::layout::EROFS_FILE;
 use crate::tar::Limits;
 use crate::unpack::{Below, PathLookup};
-use crate::unpack::{Beneath, EROFS_FILE, UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_erofs};
+use crate::unpack::{UnpackError, UnpackOptions, UnpackOutcome, unpack_beneath, unpack_erofs};
 
 /// A private directory, with `fs/` in it if the layer is a directory, and next to it a canary that no layer may reach.
 pub(crate) struct Layer {
@@ -99,7 +101,7 @@ impl Layer {
         let meta = fs::symlink_metadata(self.outside().join("canary")).unwrap();
         assert_eq!((meta.nlink(), meta.uid(), meta.mode() & 0o7777 & !0o022), (1, 0, 0o644), "the canary was changed");
         let top: Vec<_> = fs::read_dir(self.dir.path()).unwrap().collect();
-        assert_eq!(top.len(), 2, "something was made beside the layer");
+        assert_eq!(top.len(), 2, "something was created next to the layer");
     }
 
     /// The bytes that the recipe makes.
@@ -230,7 +232,7 @@ pub(crate) fn want(lines: &[(&str, &str)]) -> BTreeMap<String, String> {
 
 /// Runs one test of this program again with uid 65534, with a directory in a variable.
 #[expect(clippy::disallowed_methods, reason = "another user needs another process")]
-pub(crate) fn run_again_as_nobody(test: &str, variable: &str, directory: &Path) {
+pub(crate) fn run_again_as_unprivileged_user(test: &str, variable: &str, directory: &Path) {
     use std::os::unix::process::CommandExt;
     // That user may have no access to the directory of the program itself.
     let copy = directory.join("test-program");

@@ -23,7 +23,7 @@ use super::error::ViewError;
 use super::path::join;
 use super::{Node, View};
 use crate::destination::temporary_name;
-use crate::unpack::Beneath;
+use crate::disk::beneath::Beneath;
 
 /// Bytes copied at a time; as many zeros become a hole.
 const BUFFER: usize = 256 << 10;

@@ -13,7 +13,7 @@ const PROBE: &[u8] = b".imagelet-probe";
 
 /// The defaults of new files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Ground {
+pub(super) struct NewFileDefaults {
     /// Their owner.
     pub(super) uid: u32,
     /// Their group.
@@ -24,7 +24,7 @@ pub(super) struct Ground {
     pub(super) block: u64,
 }
 
-impl Ground {
+impl NewFileDefaults {
     /// Makes `fs` (empty, mode 0755, without access control lists, which new files would inherit) and inspects the attributes
     /// that a file made in it gets.
     pub(super) fn prepare(fs: BorrowedFd<'_>, privileged: bool) -> Result<Self, UnpackError> {

@@ -1,5 +1,5 @@
-//! Which shape new layers get: the configured one, or the one that suits this machine best, and why. Decides only;
-//! [`crate::mount::probe`] finds out what the kernel can do, and only where it matters. [`crate::store::open`] calls it once.
+//! Chooses the shape of new layers: the configured one, or the one that suits this machine best, with the reason. Decides only;
+//! [`crate::mount::probe`] detects what the kernel supports, and only where it matters. [`crate::store::open`] calls it once.
 
 use crate::disk::layer::Shape;
 use crate::mount::probe::Support;

@@ -1,12 +1,9 @@
-//! The ground that a store stands on: a file system that has what layers need, and a root, lock and database that are still the
-//! ones which were opened. Creating a store checks the first; every change checks the second, so that nothing is written to a
-//! place that cannot be found again, nor in parallel with a second process that has another lock. Repairs nothing.
-//! [`crate::store::open`] and the database's handle call it.
+//! Checks a file system before a store is opened on it: the features that layers need, directories that lie on one file system,
+//! and a database that belongs to the layers. Repairs nothing. [`crate::store::open`] calls it.
 
 use std::ffi::CStr;
-use std::io;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, XattrFlags};
 use rustix::io::Errno;
@@ -15,51 +12,6 @@ use crate::disk::layer::Shape;
 use crate::disk::layout::{self, Layout};
 use crate::disk::remove_tree;
 use crate::error::OpenError;
-
-/// Device and inode.
-type DeviceAndInode = (u64, u64);
-
-/// The files that an open store must find again.
-#[derive(Debug)]
-pub(crate) struct Ground {
-    root: PathBuf,
-    /// Those under the root by name, the root itself by the empty one.
-    parts: Vec<(&'static str, DeviceAndInode)>,
-}
-
-impl Ground {
-    /// As it is now.
-    pub(crate) fn of(root: &Path) -> io::Result<Self> {
-        let parts = ["", layout::LOCK, layout::DATABASE, layout::INGEST, layout::LAYERS];
-        let parts = parts.into_iter().map(|name| Ok((name, identity(&path(root, name))?)));
-        Ok(Self { root: root.to_owned(), parts: parts.collect::<io::Result<_>>()? })
-    }
-
-    /// Describes the first part that is no longer where it was.
-    pub(crate) fn displaced(&self) -> io::Result<Option<String>> {
-        for (name, known) in &self.parts {
-            let path = path(&self.root, name);
-            let why = match identity(&path) {
-                Ok(found) if found == *known => continue,
-                Ok(_) => "another one is in its place",
-                Err(error) if error.kind() == io::ErrorKind::NotFound => "it is gone",
-                Err(error) => return Err(error),
-            };
-            return Ok(Some(format!("{} is not what was opened: {why}", path.display())));
-        }
-        Ok(None)
-    }
-}
-
-fn path(root: &Path, name: &str) -> PathBuf {
-    if name.is_empty() { root.to_owned() } else { root.join(name) }
-}
-
-/// A symbolic link that was put in the place of the root is not the root.
-fn identity(path: &Path) -> io::Result<DeviceAndInode> {
-    let stat = rustix::fs::stat(path)?;
-    Ok((stat.st_dev, stat.st_ino))
-}
 
 /// The directories of a store must be of one file system: layers move from one to the other.
 pub(crate) fn check_parts(layout: &Layout) -> Result<(), OpenError> {
@@ -95,7 +47,7 @@ pub(crate) fn check_database(layout: &Layout) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Where what is needed is tried, in `ingest/`.
+/// The directory below `ingest/` in which the features are tried.
 const TRIAL: &str = "trial";
 const MOVED: &str = "trial-moved";
 
@@ -109,7 +61,7 @@ pub(crate) fn try_file_system(layout: &Layout, shape: Shape, privileged: bool) -
     clear().map_err(|source| OpenError::io("clear up in", &layout.path.join(layout::INGEST), source))?;
     let lacks = attempt(layout, shape, privileged);
     if let Err(error) = clear() {
-        tracing::warn!(%error, "what was tried on the file system stays until the next start");
+        tracing::warn!(%error, "the files of the file system check stay until the next start");
     }
     verdict(&layout.path, lacks, || kind(layout))
 }
@@ -148,7 +100,7 @@ fn attempt(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), (&'sta
         made => drop(made.map_err(no("files"))?),
     }
     if shape.is_dir() {
-        of_a_tree(&trial, &file, privileged)?;
+        try_tree(&trial, &file, privileged)?;
     }
     // As a commit does it: the name changes at once, and nothing existing is replaced.
     rustix::fs::renameat_with(ingest, TRIAL, ingest, MOVED, RenameFlags::NOREPLACE)
@@ -160,7 +112,7 @@ fn attempt(layout: &Layout, shape: Shape, privileged: bool) -> Result<(), (&'sta
 }
 
 /// Tries what a layer needs that is a tree of files.
-fn of_a_tree(trial: &impl AsFd, file: &impl AsFd, privileged: bool) -> Result<(), (&'static str, Errno)> {
+fn try_tree(trial: &impl AsFd, file: &impl AsFd, privileged: bool) -> Result<(), (&'static str, Errno)> {
     let no = |what| move |source| (what, source);
     let mode = Mode::from_raw_mode(0o1751);
     rustix::fs::symlinkat("File", trial, "symlink").map_err(no("symbolic links"))?;
@@ -177,7 +129,7 @@ fn of_a_tree(trial: &impl AsFd, file: &impl AsFd, privileged: bool) -> Result<()
     }))?;
     if privileged {
         rustix::fs::mknodat(trial, "whiteout", FileType::CharacterDevice, Mode::empty(), 0)
-            .map_err(no("devices, as overlayfs takes for whiteouts"))?;
+            .map_err(no("devices, which overlayfs needs for whiteouts"))?;
     }
     Ok(())
 }
@@ -225,8 +177,8 @@ mod tests {
 
     /// File systems that no test machine has, by what they answer.
     #[test]
-    fn what_a_file_system_lacks_is_told_with_its_name() {
-        for (magic, what, errno, told) in [
+    fn missing_feature_is_reported_with_the_name_of_the_file_system() {
+        for (magic, what, errno, expected) in [
             (0x4d44, "hard links", Errno::PERM, "on the file system FAT: it has no hard links ("),
             (
                 0x2011_bab0,
@@ -236,7 +188,7 @@ mod tests {
             ),
             (0x6969, "trusted extended attributes", Errno::OPNOTSUPP, "NFS: it has no trusted extended attributes ("),
             (0xff53_4d42, "symbolic links", Errno::OPNOTSUPP, "CIFS: it has no symbolic links ("),
-            (0x0102_1997, "devices, as overlayfs takes for whiteouts", Errno::PERM, "9p: it has no devices"),
+            (0x0102_1997, "devices, which overlayfs needs for whiteouts", Errno::PERM, "9p: it has no devices"),
             (
                 0x1234,
                 "modes of files",
@@ -246,17 +198,17 @@ mod tests {
         ] {
             let error = verdict(Path::new("/s"), Err((what, errno)), || name_of(magic)).expect_err("refused");
             let text = error.to_string();
-            assert!(text.starts_with("no store can be in /s ") && text.contains(told), "{text}");
+            assert!(text.starts_with("no store can be in /s ") && text.contains(expected), "{text}");
         }
     }
 
     #[test]
-    fn what_says_nothing_of_a_file_system_is_not_held_against_it() {
-        let asked = || panic!("it is not the file system's fault");
+    fn full_disk_or_failing_disk_is_not_a_missing_feature() {
+        let asked = || panic!("the file system lacks nothing");
         for full in [Errno::NOSPC, Errno::DQUOT] {
-            verdict(Path::new("/s"), Err(("files", full)), asked).expect("it may well have them");
+            verdict(Path::new("/s"), Err(("files", full)), asked).expect("a full disk shows nothing");
         }
-        verdict(Path::new("/s"), Ok(()), asked).expect("all is there");
+        verdict(Path::new("/s"), Ok(()), asked).expect("nothing is missing");
         for trouble in [Errno::IO, Errno::ROFS, Errno::MFILE, Errno::NFILE, Errno::NOMEM] {
             let error = verdict(Path::new("/s"), Err(("files", trouble)), asked).expect_err("it failed");
             assert!(matches!(error, OpenError::Io { .. }), "{error:?}");

@@ -2,7 +2,7 @@
 //! the kernel or a seccomp filter refuses that call, one `O_NOFOLLOW` step per component.
 //!
 //! The paths passed in are made of names that the caller knows to be no symbolic links; when one is, because another process
-//! writes into the store, the open fails. The unpacker and the recipe call it.
+//! writes into the store, the open fails. The unpacker, the recipe and the reader of layers call it.
 
 use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};

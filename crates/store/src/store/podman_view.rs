@@ -1,4 +1,5 @@
-//! The view on and off: [`Store::make_podman_view`] and [`Store::remove_podman_view`]. Refuses what is not ours.
+//! Switches the view for podman on and off: [`Store::make_podman_view`] and [`Store::remove_podman_view`]. Refuses a directory that
+//! imagelet did not create.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -8,9 +9,9 @@ use std::path::{Path, PathBuf};
 
 use cri_api::engine::PodmanStoreReport;
 
-use super::DIRECTORY;
 use crate::disk::remove_tree::remove_tree;
 use crate::error::StoreError;
+use crate::podman::DIRECTORY;
 use crate::store::Store;
 
 /// The name under which a view is deleted.

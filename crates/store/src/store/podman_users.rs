@@ -20,7 +20,7 @@ impl Store {
     pub fn podman_users(&self) -> Result<BTreeMap<Digest, PathBuf>, StoreError> {
         let users = self.mounts.view.users().unwrap_or_else(|error| {
             let error = &error as &dyn std::error::Error;
-            tracing::warn!(error, "nobody knows which images podman uses");
+            tracing::warn!(error, "the images that podman uses are not known");
             Vec::new()
         });
         let mut found = BTreeMap::new();

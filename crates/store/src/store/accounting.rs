@@ -1,4 +1,5 @@
-//! The disk usage of images, from the numbers that were recorded when layers were committed. Nothing is measured.
+//! Operations that report the disk usage of images, from the numbers that were recorded when layers were committed. Nothing is
+//! measured.
 
 use std::collections::HashMap;
 

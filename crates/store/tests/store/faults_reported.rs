@@ -13,44 +13,44 @@ use super::{Ground, Unmounted};
 
 /// An error as callers see it.
 #[derive(Debug)]
-pub(super) struct Told {
+pub(super) struct ReportedError {
     pub(super) text: String,
     pub(super) full: bool,
 }
 
-fn outcome(error: &dyn std::error::Error, full: bool) -> Told {
+fn outcome(error: &dyn std::error::Error, full: bool) -> ReportedError {
     let mut text = error.to_string();
     let mut next = error.source();
     while let Some(source) = next {
         text = format!("{text}: {source}");
         next = source.source();
     }
-    Told { text, full }
+    ReportedError { text, full }
 }
 
 fn is_full(error: &std::io::Error) -> bool {
     matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
-impl From<StoreError> for Told {
+impl From<StoreError> for ReportedError {
     fn from(error: StoreError) -> Self {
         outcome(&error, error.is_disk_full())
     }
 }
 
-impl From<CommitError> for Told {
+impl From<CommitError> for ReportedError {
     fn from(error: CommitError) -> Self {
         outcome(&error, error.is_disk_full())
     }
 }
 
-impl From<UnpackError> for Told {
+impl From<UnpackError> for ReportedError {
     fn from(error: UnpackError) -> Self {
         outcome(&error, matches!(&error, UnpackError::Io { source, .. } if is_full(source)))
     }
 }
 
-impl From<OpenError> for Told {
+impl From<OpenError> for ReportedError {
     fn from(error: OpenError) -> Self {
         let full = match &error {
             OpenError::Io { source, .. } => is_full(source),
@@ -61,19 +61,19 @@ impl From<OpenError> for Told {
     }
 }
 
-impl From<ConvertError> for Told {
+impl From<ConvertError> for ReportedError {
     fn from(error: ConvertError) -> Self {
         outcome(&error, matches!(&error, ConvertError::Store(error) if error.is_disk_full()))
     }
 }
 
-impl From<CheckError> for Told {
+impl From<CheckError> for ReportedError {
     fn from(error: CheckError) -> Self {
         outcome(&error, matches!(&error, CheckError::Store(error) if error.is_disk_full()))
     }
 }
 
-impl From<MountError> for Told {
+impl From<MountError> for ReportedError {
     fn from(error: MountError) -> Self {
         let full = match &error {
             MountError::Store(error) => error.is_disk_full(),
@@ -85,8 +85,8 @@ impl From<MountError> for Told {
 }
 
 /// `reported`: what was found is no error, but a part of a report.
-pub(super) fn check_told(context: &str, fault: Fault, error: &Told, reported: bool) {
-    let Told { text, full } = error;
+pub(super) fn check_reported(context: &str, fault: Fault, error: &ReportedError, reported: bool) {
+    let ReportedError { text, full } = error;
     assert!(!text.contains('\n') && !text.contains("PoisonError"), "{context}: one line: {text}");
     let is_space = [Errno::NOSPC, Errno::DQUOT].contains(&fault.errno);
     assert!(*full == is_space || reported, "{context}: the right kind: {text}");
