@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use crate::chore::ChoreReport;
 
 /// The last commit before these rules. Older messages are history and stay as they are; the first tag after it takes its place.
-const FIRST_JUDGED_AFTER: &str = "7d28802f5257d3832f0ad2c7b343ad304d77d396";
+const FIRST_JUDGED_AFTER: &str = "61011c1d14e80c6bde609ece476c8396963c7117";
 /// The most characters of a subject.
 const LONGEST_SUBJECT: usize = 72;
 /// Keys of lines at the end of a message that give no reason.
