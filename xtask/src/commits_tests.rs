@@ -101,6 +101,9 @@ fn merges_are_exempt_and_their_commits_are_judged() {
 fn a_repository_without_its_history_is_named() {
     let repository = Repository::new();
     let base = repository.commit("old words\n");
+    let report = judge_repository(repository.path(), MISSING).expect("a copy of a tree");
+    assert!(report.failures.is_empty() && report.warnings[0].contains("one commit"), "{report:?}");
+
     repository.commit("new words\n");
     let error = repository.judge(MISSING).expect_err("no base and no tag");
     assert!(error.contains(MISSING) && error.contains("history"), "{error}");
