@@ -191,7 +191,7 @@ done
 
 [ "$idle" -gt 0 ] || exit 0
 sleep 30
-echo "bench-cluster: $many pods run, nobody does anything for $idle s; load average $(cut -d' ' -f1-3 /proc/loadavg)"
+echo "bench-cluster: $many pods run idle for $idle s; load average $(cut -d' ' -f1-3 /proc/loadavg)"
 bytes() { # bytes   sent to the API server and received from it by the node's program, on the connections that it has now
   ss -tinpH "dport = :$api" | awk -v pid="pid=$agent," '
     /^ESTAB/ { ours = index($0, pid) }

@@ -130,7 +130,7 @@ row "$many" "$work/many"
 
 [ "$idle" -gt 0 ] || exit 0
 echo
-echo "bench-pods: $many pods run, nobody does anything for $idle s"
+echo "bench-pods: $many pods run idle for $idle s"
 sleep 10
 mapfile -t shim_pids < <(shims)
 before=("$(ticks "$agent")" "$(ticks "$containerd")" "$(ticks "${shim_pids[@]}")")

@@ -1,13 +1,45 @@
 #!/usr/bin/env bash
-# Builds the book of docs/ into target/book, and checks every link between its pages and to their parts. docs/SUMMARY.md lists the pages.
+# Builds the book for users into target/book, and checks every link between its pages and to their parts. docs/SUMMARY.md lists the pages.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 scripts/tools.sh mdbook
 rm -rf target/book target/book-src
-cp -r docs target/book-src
-# The records of decisions are pages below their own list.
-sed -n 's/^| \[[0-9]*\](\([^)]*\)) | \(.*\) | [0-9-]* |$/  - [\2](decisions\/\1)/p' docs/decisions/README.md >>target/book-src/SUMMARY.md
+# Pages that the contents do not list (decisions, figures, the kubelet's cases) stay in the repository; links to them become their paths.
+python3 - docs target/book-src <<'PY'
+import os, re, shutil, sys
+
+docs, book = sys.argv[1:]
+with open(os.path.join(docs, "SUMMARY.md")) as text:
+    pages = {"SUMMARY.md", *re.findall(r"\]\(([^)]+\.md)\)", text.read())}
+
+def in_repository(page, text, target):
+    """The text in place of a link from a page, or None if the link stays."""
+    path = os.path.normpath(os.path.join(os.path.dirname(page), target.split("#")[0]))
+    if "://" in target or not path.endswith(".md") or path in pages:
+        return None
+    if not os.path.isfile(os.path.join(docs, path)):
+        sys.exit(f"book: {page}: the link {target} leads nowhere")
+    path = f"`{os.path.normpath(os.path.join(docs, path))}`"
+    return path if text == os.path.basename(target) else f"{text} ({path})"
+
+for page in sorted(pages):
+    kept, fenced = [], False
+    with open(os.path.join(docs, page)) as text:
+        for line in text:
+            fenced ^= line.lstrip().startswith("```")
+            if not fenced:
+                line = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", lambda link: in_repository(page, *link.groups()) or link[0], line)
+            kept.append(line)
+    os.makedirs(os.path.dirname(os.path.join(book, page)), exist_ok=True)
+    with open(os.path.join(book, page), "w") as text:
+        text.write("".join(kept))
+for name in os.listdir(docs):
+    if name.endswith((".svg", ".json")):
+        shutil.copy(os.path.join(docs, name), book)
+words = sum(len(open(os.path.join(book, page)).read().split()) for page in pages)
+print(f"book: {words} words in {len(pages) - 1} pages")
+PY
 target/tools/bin/mdbook build 2>&1 | grep -vE ' INFO |\[INFO\]' || true
 [ -s target/book/index.html ] || { echo "book: mdbook made nothing" >&2; exit 1; }
 

@@ -2,7 +2,7 @@
 # Fetches containerd of other Debian suites: containerd-packages.sh [SUITE…]   (trixie sid)
 # Installs nothing. Each package is unpacked into target/containerd/SUITE, whose name is printed on a line of its own: that is what
 # CONTAINERD=DIR of the tests and `--containerd DIR` of bench-pull take. Where containerd has the erofs snapshotter, erofs-utils of the
-# suite are beside it with the libraries that they need: containerd calls mkfs.erofs, and the one of Debian 12 is too old for it.
+# suite are next to it with the libraries that they need: containerd calls mkfs.erofs, and the one of Debian 12 is too old for it.
 # What is there already is kept; `rm -r target/containerd` fetches it again. A suite that no mirror has is said, and passed over.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

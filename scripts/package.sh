@@ -64,7 +64,7 @@ packaging/share.sh "$work/program/imagelet" "$work/share"
 cp CHANGELOG.md "$work/share/changelog"
 cargo deb -q -p imagelet --no-build --no-strip "${fast[@]}" --output "$output/" 9>&-
 
-# The bill of materials. The tool writes one beside every Cargo.toml of the workspace.
+# The bill of materials. The tool writes one next to every Cargo.toml of the workspace.
 cargo cyclonedx -qq --manifest-path crates/imagelet/Cargo.toml --format json --spec-version 1.5 --no-build-deps --override-filename imagelet-sbom 9>&-
 mv crates/imagelet/imagelet-sbom.json "$output/imagelet.cdx.json"
 rm -f crates/*/imagelet-sbom.json xtask/imagelet-sbom.json bench/imagelet-sbom.json

@@ -68,7 +68,7 @@ slowest() { # the tests that took the longest, and what all took together
 # What .config/nextest.toml leaves out.
 left_out=(--skip ::child --skip testdisk_server --skip each_sync_is_missed_elsewhere)
 
-tests() { # all tests, those too that plain cargo test shows as ignored; the runner's closing lines are kept for whoever calls this script
+tests() { # all tests, including those that plain cargo test shows as ignored; the runner's closing lines are kept for the caller of this script
   local log=target/test-output.txt result=0
   # Many tests wait for daemons, so that twice as many as there are cores keep these busy.
   export NEXTEST_TEST_THREADS=${NEXTEST_TEST_THREADS:-$(($(nproc) * 2))}
@@ -89,6 +89,7 @@ step "packages" scripts/prerequisites.sh
 step "format" cargo fmt --all --check
 step "arrows" cargo xtask deps
 step "tidy" cargo xtask tidy
+step "commits" cargo xtask commits
 step "fuzz/Cargo.lock" fuzz_lock
 step "lints" cargo clippy -q --locked --workspace --all-targets -- -D warnings
 step "documentation" docs

@@ -78,7 +78,7 @@ pub(crate) struct BenchParts {
     /// Shares of the stages and the top lines of a profile, by perf
     #[arg(long)]
     pub(crate) profile: bool,
-    /// containerd with imagelet's engine beside containerd alone: PullImage, and from there to the first process of a container; tiny
+    /// containerd with imagelet's engine and containerd alone: PullImage, and from there to the first process of a container; tiny
     /// base app ml manylayers
     #[arg(long, verbatim_doc_comment)]
     pub(crate) behind: bool,
@@ -105,7 +105,7 @@ pub(crate) fn parse(args: &[String]) -> Result<BenchOptions, clap::Error> {
         parts.engines = true;
     }
     if options.json.is_some() && !parts.engines && !parts.behind {
-        return Err(wrong("--json needs --engines or --behind beside other parts".into()));
+        return Err(wrong("--json needs --engines or --behind in addition to other parts".into()));
     }
     let (named, quick) = (std::mem::take(&mut options.images), options.quick);
     let chosen =

@@ -36,7 +36,7 @@ pub(crate) fn run(lab: &Lab, binary: &Path, images: &[String]) -> anyhow::Result
     let probe = |socket: &Path| lab.session.output(engines::cri(lab, binary, socket).arg("images")).map(drop);
     let containerd = Containerd::start(lab, &probe)?;
     let mut out = format!(
-        "Medians of {ROUNDS}. *Removal* is `imagelet rmi` with `durability: full`, beside `ctr images rm --sync`. *Reading* is \
+        "Medians of {ROUNDS}. *Removal* is `imagelet rmi` with `durability: full`, compared with `ctr images rm --sync`. *Reading* is \
          `tar -c . | cat >/dev/null` in the mounted image, with nothing in memory and once more.\n\n\
          | image | layers | removal (s) | containerd's removal (s) | over imagelet's | reading, cold (s) | reading, warm (s) |\n\
          |---|---|---|---|---|---|---|\n"

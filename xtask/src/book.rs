@@ -1,5 +1,5 @@
-//! The rules of the book that `scripts/book.sh` builds of docs/: its table of contents names every page, and the page of troubleshooting
-//! names no message that the program does not have. Pure functions; `tidy.rs` calls them.
+//! The rules of the book that `scripts/book.sh` builds from docs/: its table of contents lists every page for users and no other, and the
+//! page of troubleshooting names no message that the program does not have. Pure functions; `tidy.rs` calls them.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,29 @@ use crate::tidy_rules::{Finding, numbered};
 pub(crate) const CONTENTS: &str = "docs/SUMMARY.md";
 /// Messages, and what to do.
 pub(crate) const TROUBLESHOOTING: &str = "docs/troubleshooting.md";
+/// Pages that stay in the repository: they are for contributors, or have raw figures.
+const IN_REPOSITORY: &[&str] = &["docs/decisions/", "docs/performance.md", "docs/upstream-cases.md"];
 /// Shorter parts of a message would be found anywhere.
 const SHORTEST: usize = 6;
 
-/// Returns true for a page that the contents have to name: those of decisions are added when the book is built.
+/// Returns true for a page of the book.
 pub(crate) fn is_page(name: &str) -> bool {
-    name != CONTENTS && name.starts_with("docs/") && name.ends_with(".md") && !name.starts_with("docs/decisions/")
+    let stays = IN_REPOSITORY.iter().any(|start| name.starts_with(start));
+    name != CONTENTS && name.starts_with("docs/") && name.ends_with(".md") && !stays
 }
 
-/// Pages that the contents leave out.
+/// Pages that the contents leave out, and those that they list although they are not for users.
 pub(crate) fn contents(text: &str, pages: &BTreeSet<String>) -> Vec<Finding> {
-    let named: BTreeSet<String> = text
+    let listed: BTreeSet<String> = text
         .split("](")
         .skip(1)
         .filter_map(|part| part.split(')').next())
         .map(|target| format!("docs/{target}"))
         .collect();
-    let missing = pages.difference(&named);
-    missing.map(|page| Finding::error(None, format!("does not name {page}"))).collect()
+    let missing = pages.difference(&listed).map(|page| format!("does not list {page}"));
+    let surplus =
+        listed.iter().filter(|page| !is_page(page)).map(|page| format!("lists {page}, which is no page for users"));
+    missing.chain(surplus).map(|text| Finding::error(None, text)).collect()
 }
 
 /// Messages in the first column of the tables, in backticks, of which a part stands nowhere in the sources. Parts are divided by an ellipsis.
@@ -67,16 +72,23 @@ mod tests {
     }
 
     #[test]
-    fn every_page_is_in_the_contents() {
+    fn the_contents_list_every_page_for_users_and_no_other() {
         let pages = ["docs/a.md", "docs/tasks/b.md", "docs/c.md"].map(str::to_owned).into();
-        let text = "- [A](a.md)\n  - [B](tasks/b.md)\n";
-        assert_eq!(texts(contents(text, &pages)), ["does not name docs/c.md"]);
-        assert!(
-            is_page("docs/tasks/b.md")
-                && !is_page(CONTENTS)
-                && !is_page("docs/decisions/0001-a.md")
-                && !is_page("README.md")
+        let text = "- [A](a.md)\n  - [B](tasks/b.md)\n- [Figures](performance.md)\n";
+        assert_eq!(
+            texts(contents(text, &pages)),
+            ["does not list docs/c.md", "lists docs/performance.md, which is no page for users"]
         );
+        for (name, is) in [
+            ("docs/tasks/b.md", true),
+            (CONTENTS, false),
+            ("docs/decisions/0001-a.md", false),
+            ("docs/decisions/README.md", false),
+            ("docs/upstream-cases.md", false),
+            ("README.md", false),
+        ] {
+            assert_eq!(is_page(name), is, "{name}");
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ use anyhow::Context as _;
 /// Name and what it does.
 pub(crate) const CHORES: &[(&str, &str)] = &[
     ("bench-pull", "measure pulls beside other engines (the crate in bench/); --help has its arguments"),
+    ("commits", "judge the messages of the commits since the last tag"),
     ("containerd-versions", "write docs/containerd-versions.md from what scripts/containerd-of.sh found"),
     ("deps", "check the arrows between crates and to third parties, and circles inside crates"),
     ("tidy", "check file headers, sizes, forbidden words, documents, generated pages"),

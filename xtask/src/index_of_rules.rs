@@ -1,4 +1,5 @@
-//! The index of rules in ARCHITECTURE.md: for each rule the one file where it stands, and the item that is it.
+//! ARCHITECTURE.md names items of the sources: its index has the file and the item of each rule, and its walks name functions as
+//! `` `function` (`crate/src/file.rs`) ``. Both must exist.
 //!
 //! Pure; `tidy.rs` reads the files.
 
@@ -10,6 +11,9 @@ const HEADING: &str = "## Index of rules";
 const COLUMNS: &str = "| rule | file | item |";
 /// The fewest rules that make an index.
 const LEAST: usize = 20;
+/// The headings of the walks, each a list of [`STEPS`] steps.
+const WALKS: &[&str] = &["## One pull", "## One pod", "## One collection"];
+const STEPS: usize = 10;
 /// The words after which an item's name stands where it is defined.
 const DEFINES: &[&str] = &["fn ", "struct ", "enum ", "trait ", "type ", "const ", "static ", "impl "];
 
@@ -43,7 +47,48 @@ pub(crate) fn check(document: &str, read: &dyn Fn(&str) -> Option<String>) -> Ve
         };
         findings.extend(fault.map(|text| Finding::error(Some(*number), text)));
     }
+    findings.extend(walks(document, read));
     findings
+}
+
+/// The faults of the walks: a step that names no function, and a function that its file does not define.
+fn walks(document: &str, read: &dyn Fn(&str) -> Option<String>) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for walk in WALKS {
+        let section = document.split_once(&format!("\n{walk}")).map_or("", |(_, rest)| rest);
+        let section = section.split("\n## ").next().unwrap_or_default();
+        for step in 1..=STEPS {
+            // A step may have several lines; the next one, or an empty line, ends it.
+            let start = section.split_once(&format!("\n{step}. ")).map_or("", |(_, rest)| rest);
+            let text = start.split(&format!("\n{}. ", step + 1)).next().unwrap_or_default();
+            let text = text.split("\n\n").next().unwrap_or_default();
+            let functions = functions(text);
+            if functions.is_empty() {
+                findings.push(Finding::error(
+                    None,
+                    format!("{walk:?} has no step {step} that names a function and its file"),
+                ));
+            }
+            for (function, file) in functions {
+                let path = format!("crates/{file}");
+                if !read(&path).is_some_and(|source| defines(&source, &function)) {
+                    findings.push(Finding::error(
+                        None,
+                        format!("{walk:?} names {function:?}, which {path} does not define"),
+                    ));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// The functions of a text, each with its file: `` `function` (`crate/src/file.rs`) ``, on one line or two.
+fn functions(text: &str) -> Vec<(String, String)> {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let parts: Vec<&str> = text.split('`').collect();
+    let named = parts.windows(3).filter(|part| part[1] == " (" && part[2].ends_with(".rs"));
+    named.map(|part| (part[0].to_owned(), part[2].to_owned())).collect()
 }
 
 /// Returns the text in backticks if the cell holds nothing else.
@@ -75,9 +120,31 @@ mod checks {
                 .then(|| "// fn told()\npub(crate) fn decide<T>() {}\nstruct Key;\n".to_owned())
         };
         let filler = "| r | `crates/a/src/x.rs` | `Key` |\n".repeat(LEAST);
-        let text =
-            format!("# A\n\n{HEADING}\n\n{COLUMNS}\n|---|---|---|\n{filler}{rows}\n## Next\n| other | table |\n");
+        let walks = walk_texts("decide");
+        let text = format!(
+            "# A\n{walks}\n{HEADING}\n\n{COLUMNS}\n|---|---|---|\n{filler}{rows}\n## Next\n| other | table |\n"
+        );
         check(&text, &read).into_iter().map(|f| f.text).collect()
+    }
+
+    /// Three walks whose steps name this function.
+    fn walk_texts(function: &str) -> String {
+        let step = |n: usize| format!("{n}. A pod calls `{function}`\n   (`a/src/x.rs`), and `other` is text.\n");
+        let steps: String = (1..=STEPS).map(step).collect();
+        WALKS.iter().map(|walk| format!("\n{walk}\nText.\n\n{steps}\nMore text.\n")).collect()
+    }
+
+    #[test]
+    fn every_function_of_a_walk_exists() {
+        let read = |file: &str| (file == "crates/a/src/x.rs").then(|| "async fn decide() {}\n".to_owned());
+        let texts = |document: &str| walks(document, &read).into_iter().map(|f| f.text).collect::<Vec<_>>();
+        assert_eq!(texts(&walk_texts("decide")), Vec::<String>::new());
+        let found = texts(&walk_texts("decided"));
+        assert_eq!(found.len(), WALKS.len() * STEPS);
+        assert_eq!(found[0], "\"## One pull\" names \"decided\", which crates/a/src/x.rs does not define");
+        assert_eq!(texts("# A\n").len(), WALKS.len() * STEPS);
+        let silent = walk_texts("decide").replacen("`a/src/x.rs`", "`a/src/x`", 1);
+        assert_eq!(texts(&silent), ["\"## One pull\" has no step 1 that names a function and its file"]);
     }
 
     #[test]
@@ -100,7 +167,8 @@ mod checks {
 
     #[test]
     fn the_index_is_there_and_long_enough() {
-        let count = |text: &str| check(text, &|_| Some("struct Key;".to_owned())).len();
+        let read = |_: &str| Some("struct Key;\nfn decide() {}\n".to_owned());
+        let count = |text: &str| check(&(walk_texts("decide") + text), &read).len();
         assert_eq!(count("# A\n\n## Other\n"), 1);
         assert_eq!(count(&format!("{HEADING}\n{COLUMNS}\n|---|---|---|\n| r | `x` | `Key` |\n")), 1);
     }

@@ -1,20 +1,23 @@
 //! The project's own chores, called as `cargo xtask NAME`.
 //!
-//! `deps` holds the crates to the arrows of the architecture and their files to having no circles, `tidy` the files to their habits;
-//! `upstream` writes the page of the kubelet's test cases, and `bench-pull` starts the benchmark. Nothing of the product depends on this
-//! crate, and this crate depends on nothing of the product: it reads files and `cargo metadata`.
+//! `deps` holds the crates to the arrows of the architecture and their files to having no circles, `tidy` the files to their habits, `commits`
+//! the messages of commits to their rules; `upstream` writes the page of the kubelet's test cases, and `bench-pull` starts the benchmark.
+//! Nothing of the product depends on this crate, and this crate depends on nothing of the product: it reads files, git and `cargo metadata`.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool: findings go to the terminal")]
 
 mod book;
 mod chore;
 mod circles;
+mod commits;
 mod containerd_versions;
 mod counts;
+mod decisions;
 mod deps;
 mod deps_table;
 mod index_of_rules;
 mod modules;
 mod named_tests;
+mod release;
 mod tidy;
 mod tidy_rules;
 mod upstream;
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     };
     let chore: fn(&Path) -> anyhow::Result<ChoreReport> = match name.as_str() {
         "bench-pull" => return bench_pull(rest),
+        "commits" => commits::run,
         "containerd-versions" => containerd_versions::run,
         "deps" => deps::run,
         "tidy" => tidy::run,

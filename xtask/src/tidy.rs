@@ -11,8 +11,10 @@ use anyhow::Context as _;
 use crate::book;
 use crate::chore::{CHORES, ChoreReport, files_below};
 use crate::counts::{Counts, is_tests};
+use crate::decisions;
 use crate::index_of_rules;
 use crate::named_tests::Tests;
+use crate::release;
 use crate::tidy_rules::{self as rules, Finding};
 use crate::vocabulary;
 use crate::words;
@@ -45,6 +47,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
             let directory = path.parent().unwrap_or(root);
             findings.extend(rules::links(&text, &|target| directory.join(target).exists()));
             findings.extend(rules::commands(&text, &|script| root.join(script).exists(), &is_chore));
+            findings.extend(vocabulary::document(&name, &text));
         }
         if name.starts_with("scripts/") || name.starts_with(".ci/") {
             findings.extend(rules::shell(&text, is_executable(path)?));
@@ -70,7 +73,11 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
     }
     let read = |file: &str| fs::read_to_string(root.join(file)).ok();
     let pages = documents.iter().map(|(name, _)| name.clone()).filter(|name| book::is_page(name)).collect();
+    let records = documents.iter().filter(|(name, _)| decisions::is_record(name)).cloned().collect();
     for (name, text) in documents {
+        if name == decisions::LIST {
+            found.extend(decisions::check(&text, &records));
+        }
         if name == book::CONTENTS {
             found.extend(book::contents(&text, &pages).into_iter().map(|f| (name.clone(), f)));
         }
@@ -83,6 +90,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         }
         found.extend(tests.check(&text).into_iter().map(|f| (name.clone(), f)));
     }
+    found.extend(release::check(&read(release::MANIFEST).unwrap_or_default(), &read));
     for text in words::check(&words_left, words::LEFT) {
         found.push(("words".to_owned(), Finding::error(None, text)));
     }

@@ -1,11 +1,11 @@
-//! Words that a reader of Kubernetes or containerd does not expect in comments, messages and names of Rust sources.
+//! Words that a reader of Kubernetes or containerd does not expect in documents, and in comments, messages and names of Rust sources.
 //!
-//! Pure: finds the lines of one source. `words.rs` adds them to the numbers that may only fall.
+//! Pure: finds the lines of one file. `words.rs` adds those of sources to the numbers that may only fall; documents have none.
 
 use std::collections::BTreeSet;
 
 use crate::counts::lines_without_tests;
-use crate::tidy_rules::numbered;
+use crate::tidy_rules::{Finding, numbered};
 
 /// Words that do not belong in a comment, a message or a name.
 const WORDS: &[&str] = &["anew", "beside", "brought", "heard", "nobody", "somebody", "told", "whoever", "whom"];
@@ -33,6 +33,28 @@ pub(crate) fn lines(text: &str, is_test: bool) -> Vec<usize> {
         let defined: Vec<&str> = defined.collect();
         let names = defined.windows(2).filter(|pair| DEFINES.contains(&pair[0]) && !DEFINES.contains(&pair[1]));
         found.extend(names.filter(|pair| has_part(pair[1])).map(|_| number));
+    }
+    found
+}
+
+/// Directories of documents that keep the words of their time.
+const RECORDS: &[&str] = &["docs/decisions/"];
+/// Documents with sentences of other sources, whose words are counted in these, and with names of tests.
+const FROM_SOURCES: &[&str] = &["docs/configuration.md", "docs/upstream-cases.md"];
+
+/// For documents: the prose has no such word. Code in backticks and in fences is not prose.
+pub(crate) fn document(name: &str, text: &str) -> Vec<Finding> {
+    if RECORDS.iter().any(|directory| name.starts_with(directory)) || FROM_SOURCES.contains(&name) {
+        return Vec::new();
+    }
+    let mut fenced = false;
+    let mut found = Vec::new();
+    for (number, line) in numbered(text) {
+        fenced ^= line.trim_start().starts_with("```");
+        let prose: String = line.split('`').step_by(2).collect();
+        if let Some(word) = WORDS.iter().find(|word| !fenced && has_word(&prose, &[word])) {
+            found.push(Finding::error(Some(number), format!("{word:?}: see the table of words in CONTRIBUTING.md")));
+        }
     }
     found
 }
@@ -104,7 +126,20 @@ fn lines_of_product(text: &str) -> BTreeSet<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::lines;
+    use super::{document, lines};
+
+    #[test]
+    fn words_are_found_in_the_prose_of_documents() {
+        let word = concat!("nobo", "dy");
+        let found = |name: &str, text: &str| -> Vec<usize> {
+            document(name, text).into_iter().filter_map(|finding| finding.line).collect()
+        };
+        let text = format!("A page.\n| {word} | `{word}` |\n`{word}` here\n```\n{word}\n```\n{word}'s file\n");
+        assert_eq!(found("docs/a.md", &text), [2, 7]);
+        assert_eq!(found("README.md", &text), [2, 7]);
+        assert_eq!(found("docs/decisions/0001-a.md", &text), Vec::<usize>::new());
+        assert_eq!(found("docs/configuration.md", &text), Vec::<usize>::new());
+    }
 
     #[test]
     fn words_are_found_in_comments_messages_and_names() {

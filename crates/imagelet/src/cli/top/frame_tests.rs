@@ -57,7 +57,7 @@ fn picture() -> Picture {
     };
     Picture {
         now: Timestamp::from_second(90).expect("a time"),
-        agent: "imagelet 0.2.0, process 42".to_owned(),
+        agent: "imagelet 0.3.0, process 42".to_owned(),
         pulls: vec![
             pull("registry.example/team/app:1", PullStep::Fetching),
             pull("registry.example/team/db:7\u{1b}[31m", PullStep::Queued),
@@ -83,7 +83,7 @@ fn a_screen_of_80_by_24() {
     assert!(shown.len() <= 24, "{shown:#?}");
     let text = shown.join("\n");
     for piece in [
-        "imagelet 0.2.0, process 42 · 2 pulls · 34 images · 2 pods, 1 ready",
+        "imagelet 0.3.0, process 42 · 2 pulls · 34 images · 2 pods, 1 ready",
         "disk [############        ] 62% of 50GB, 19GB free, images 4GB",
         "fetching       1/2       20MB/80MB     1MB/s  1m00s",
         "queued 2",

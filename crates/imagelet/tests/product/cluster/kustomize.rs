@@ -30,7 +30,7 @@ fn kustomize_base_runs_on_every_node_without_rights() {
     plane.until_object(&name, "the node is to have a pod", |set| set["status"]["currentNumberScheduled"] == 1);
     let pods = plane.get(&["-n", "imagelet", "pods"]);
     let pod = &pods["items"][0]["spec"];
-    assert_eq!(pod["containers"][0]["image"], "localhost/imagelet:0.2.0", "{pods}");
+    assert_eq!(pod["containers"][0]["image"], "localhost/imagelet:0.3.0", "{pods}");
     assert_eq!(pod["serviceAccountName"], "imagelet", "{pods}");
     let volumes = pod["volumes"].as_array().expect("volumes");
     assert!(
