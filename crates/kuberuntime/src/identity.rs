@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
+use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 use crate::hash::fnv128a;
 use crate::pod::{Pod, ProjectedSource, VolumeSource};
 use crate::{set_defaults, validate};

@@ -12,7 +12,6 @@ mod documents;
 mod environment;
 mod events;
 pub mod eviction;
-mod field;
 pub mod handlers;
 mod hash;
 mod identity;
@@ -38,8 +37,8 @@ pub(crate) use defaults::set_defaults;
 pub use documents::{Document, DocumentContent, DocumentKind, Documents, TokenKey};
 pub use environment::Surroundings;
 pub(crate) use environment::resolve as resolve_environment;
-pub use field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 pub use identity::{Origin, admit};
+pub use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 pub use qos::QosClass;
 pub use status::api::{

@@ -15,15 +15,13 @@ mod spec;
 mod values;
 mod variable;
 mod volume;
-mod workload;
-mod workload_kind;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
 use crate::documents::{DocumentKind, TokenKey};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 pub use container::{
     Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, ExitCodes, MountPropagation,
     Protocol, RecursiveReadOnly, Resources, RestartAction, RestartPolicy, RestartRule, TerminationMessagePolicy,
@@ -48,8 +46,6 @@ pub use volume::{
     DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathType, HostPathVolume, ImageVolume,
     KeyToPath, Medium, ProjectedSource, ProjectedVolume, TokenProjection, Volume, VolumeSource,
 };
-pub use workload::{Workload, WorkloadError, WorkloadNote};
-pub use workload_kind::{KindError, WorkloadKind};
 
 /// A pod of API version `v1`, without its status.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -100,14 +96,6 @@ impl Pod {
         let mut errors = FieldErrors::default();
         let typed = TypedPod::from_value(value, FieldPath::default(), &mut errors);
         (typed.map(|TypedPod(pod)| pod).unwrap_or_default(), errors)
-    }
-
-    /// The same of the template in a workload, which stands at `path` of it.
-    #[must_use]
-    pub fn read_template(value: &Value, path: FieldPath) -> (Self, FieldErrors) {
-        let mut errors = FieldErrors::default();
-        let template = Template::from_value(value, path.clone(), &mut errors);
-        (template.map(|Template(pod)| pod).unwrap_or_default(), errors.in_order_of(value, &path))
     }
 
     /// Reads a pod, without filling anything in and without asking whether it is valid. [`crate::admit`] does all three.

@@ -217,12 +217,6 @@ fn images_come_in_the_order_of_their_use() {
         "spec.containers{web} registry.example/web:1 IfNotPresent",
     ];
     assert_eq!(images, want);
-    // A template is a pod without a kind; what is wrong with it has the whole way as its path.
-    let template =
-        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x", "y": 1}]}});
-    let (pod, errors) = Pod::read_template(&template, crate::FieldPath::new("spec").child("template"));
-    assert_eq!((pod.images().len(), pod.metadata.labels["a"].as_str()), (1, "b"));
-    assert_eq!(errors.to_string(), "spec.template.spec.containers[0].y: Unknown field");
 }
 
 #[test]

@@ -10,7 +10,7 @@ mod security;
 mod variables;
 mod volumes;
 
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 use crate::pod::{DnsConfig, DnsPolicy, Metadata, Pod, PodSpec};
 pub(crate) use names::{config_key, subdomain};
 use names::{label, label_value, needed, qualified_name, report};
@@ -56,7 +56,7 @@ fn metadata(metadata: &Metadata, errors: &mut FieldErrors) {
     }
     let bytes: usize = metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ANNOTATIONS {
-        errors.push(path.child("annotations"), crate::field::FieldProblem::TooLong { max: ANNOTATIONS });
+        errors.push(path.child("annotations"), manifest::FieldProblem::TooLong { max: ANNOTATIONS });
     }
 }
 

@@ -11,7 +11,7 @@ use super::macros::{object, words};
 use super::read::{self, Json, ManifestFields, Plain};
 use super::security::SecurityContext;
 use super::variable::{EnvFromSource, EnvVar};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 
 words! {
     /// Kind of a container: the list of the spec in which it stands.

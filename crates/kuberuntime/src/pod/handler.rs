@@ -4,7 +4,7 @@
 use super::macros::{object, words};
 use super::read::{self, Plain};
 use super::values::IntOrText;
-use crate::field::FieldErrors;
+use manifest::FieldErrors;
 
 words! {
     /// How an HTTP request is made.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use crate::field::{FieldErrors, FieldPath, FieldProblem};
+use manifest::{FieldErrors, FieldPath, FieldProblem};
 
 /// An object of a manifest.
 pub(crate) trait ManifestObject: Sized {

@@ -7,7 +7,7 @@ use oci::Quantity;
 use serde_json::Value;
 
 use super::read::{Json, ListEntry, Plain, expect};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 
 /// A number, or the name of something that has one.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::macros::{object, words};
 use super::read::{Json, ManifestField, ManifestFields, ManifestObject};
 use super::variable::{FieldRef, ResourceFieldRef};
 use crate::documents::{DocumentKind, TokenKey};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 
 words! {
     /// Check of a path on the node.

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::manifest::WorkloadKind;
 use serde_json::{Map, Value};
 
 use super::documents::{self, DocumentObject};
@@ -13,7 +14,7 @@ use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::labels::PodOwner;
-use crate::pod::{Pod, Profile, ProfileKind, WorkloadKind};
+use crate::pod::{Pod, Profile, ProfileKind};
 use crate::status::api::PodStatus;
 
 #[derive(Debug, Default)]

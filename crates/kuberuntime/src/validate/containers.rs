@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::names::UniqueNames;
 use super::names::{label, needed, port, port_name, relative_path, report};
 use super::{probes, resources, security, variables};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 use crate::pod::{
     Container, ContainerKind, EphemeralContainer, ExitCodes, MountPropagation, Pod, PodSpec, Protocol,
     RecursiveReadOnly, RestartPolicy, VolumeMount,

@@ -1,7 +1,7 @@
 //! Probes and hooks. Called by [`super::containers`].
 
 use super::names::{port, port_name, report};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 use crate::pod::{Container, ContainerKind, Handler, IntOrText, Probe};
 
 /// Use of a handler, which decides about its allowed forms.

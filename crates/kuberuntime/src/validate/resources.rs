@@ -3,7 +3,7 @@
 
 use oci::Quantity;
 
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 use crate::pod::Resources;
 
 /// Limits and requests.

@@ -2,7 +2,7 @@
 
 use super::names::UniqueNames;
 use super::names::{relative_path, report};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 use crate::pod::{Capabilities, Container, PodSpec, ProcMount, Profile, ProfileKind, Sysctl};
 
 /// Parameters of the kernel that belong to a namespace: these begin with one, or are one.

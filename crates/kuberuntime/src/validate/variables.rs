@@ -5,7 +5,7 @@ use oci::Quantity;
 
 use super::names::{config_key, needed, report, subdomain, variable};
 use crate::environment::{ContainerAmount, FieldUse, PodField};
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 use crate::pod::{Container, EnvSource, FieldRef, KeyRef, Pod, PodSpec, ResourceFieldRef};
 
 /// `env` and `envFrom`.

@@ -6,7 +6,7 @@ use super::names::UniqueNames;
 use super::names::{config_key, file_path, label, needed, subdomain};
 use super::variables::{field_ref, resource_ref};
 use crate::environment::FieldUse;
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 use crate::pod::{
     DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathVolume, ImageVolume, PodSpec,
     ProjectedSource, ProjectedVolume, VolumeSource,
