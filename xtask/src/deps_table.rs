@@ -187,7 +187,16 @@ pub(crate) const BORDERS: &[Border] = &[
             "serde_path_to_error",
             "thiserror",
         ]),
-        never_reaches: &["reqwest", "tonic", "axum", "redb", "clap", "kube", "imagelet-store", "imagelet-image-service"],
+        never_reaches: &[
+            "reqwest",
+            "tonic",
+            "axum",
+            "redb",
+            "clap",
+            "kube",
+            "imagelet-store",
+            "imagelet-image-service",
+        ],
         reason: "manifest reads what people wrote: it pulls nothing, runs nothing and asks no API server",
         ..ALONE
     },

@@ -4,10 +4,10 @@
 
 use serde_json::Value;
 
-use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 use crate::hash::fnv128a;
 use crate::pod::{Pod, ProjectedSource, VolumeSource};
 use crate::{set_defaults, validate};
+use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 
 /// The hash of the manifest of a static pod.
 pub(crate) const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
@@ -115,10 +115,10 @@ fn needs_server(pod: &Pod) -> FieldErrors {
     }
     let path = FieldPath::new("spec").child("volumes");
     for (index, volume) in pod.spec.volumes.iter().enumerate() {
-        let VolumeSource::Projected(projected) = &volume.source else { continue };
+        let VolumeSource::Projected(projected) = VolumeSource::of(volume) else { continue };
         let path = path.index(index).child("projected").child("sources");
-        for (index, source) in projected.sources.iter().enumerate() {
-            if matches!(source, ProjectedSource::ServiceAccountToken(_)) {
+        for (index, source) in projected.sources.iter().flatten().enumerate() {
+            if matches!(ProjectedSource::of(source), ProjectedSource::ServiceAccountToken(_)) {
                 let path = path.index(index).child("serviceAccountToken");
                 errors.not_supported(path, "tokens of service accounts come from an API server");
             }

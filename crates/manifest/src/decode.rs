@@ -59,6 +59,15 @@ pub fn decode_text<T: DeserializeOwned + Default>(text: &str, name: &str) -> Res
     }
 }
 
+/// Returns the names of the fields that a struct of the API has.
+#[must_use]
+pub fn fields<T: DeserializeOwned>() -> &'static [&'static str] {
+    match shape_at::<T>(&[]) {
+        Shape::Fields(fields) => fields,
+        Shape::Entries | Shape::Other => &[],
+    }
+}
+
 /// A value that is not of the type of its field.
 struct WrongValue {
     steps: Vec<Step>,
@@ -357,7 +366,8 @@ mod tests {
         );
         let (template, _) = decode::<PodTemplateSpec>(&template, &FieldPath::default());
         let spec = template.spec.expect("read");
-        let limits = spec.containers[0].resources.as_ref().and_then(|resources| resources.limits.as_ref()).expect("set");
+        let limits =
+            spec.containers[0].resources.as_ref().and_then(|resources| resources.limits.as_ref()).expect("set");
         assert_eq!((&*limits["cpu"].0, &*limits["memory"].0), ("1", "0.5"));
     }
 

@@ -1,16 +1,18 @@
 //! The images that a pod needs, in the order in which the kubelet visits them, and the fields of a pod that decide about them.
-//! Reads no manifest and pulls nothing. Called by the reader of manifests and by the pod runner.
+//! Reads no manifest and pulls nothing. Called by the reader of manifests, and for priorities by the pod runner.
 
 use image_manager::PullPolicy;
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 
 use crate::field::{FieldErrors, FieldPath};
 
-/// Priority of pods that are evicted last.
+/// The least priority of the pods that a cluster cannot do without.
+pub const CLUSTER_CRITICAL: i32 = 2_000_000_000;
+/// Priority of pods that a node cannot do without.
 pub const NODE_CRITICAL: i32 = 2_000_001_000;
 /// The priority classes that every cluster has.
 const PRIORITY_CLASSES: [(&str, i32); 2] =
-    [("system-cluster-critical", 2_000_000_000), ("system-node-critical", NODE_CRITICAL)];
+    [("system-cluster-critical", CLUSTER_CRITICAL), ("system-node-critical", NODE_CRITICAL)];
 
 /// Role of an image in its pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
@@ -28,8 +30,7 @@ pub enum Role {
 
 impl Role {
     /// Field of the spec.
-    #[must_use]
-    pub fn field(self) -> &'static str {
+    pub(crate) fn field(self) -> &'static str {
         match self {
             Self::Volume => "volumes",
             Self::Ephemeral => "ephemeralContainers",
@@ -41,41 +42,39 @@ impl Role {
 
 /// An image that a pod needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NeededImage<'a> {
+pub(crate) struct NeededImage<'a> {
     /// The kind of container or volume that needs it.
-    pub role: Role,
+    pub(crate) role: Role,
     /// Number of the container or volume in its list.
-    pub index: usize,
+    pub(crate) index: usize,
     /// Name of the container or volume.
-    pub name: &'a str,
+    pub(crate) name: &'a str,
     /// Image as written; empty if there is none.
-    pub image: &'a str,
+    pub(crate) image: &'a str,
     /// As written, otherwise what the API server would fill in.
-    pub policy: PullPolicy,
+    pub(crate) policy: PullPolicy,
 }
 
 /// Every image of a pod: those of volumes, of ephemeral, init and normal containers.
-#[must_use]
-pub fn images(spec: &PodSpec) -> Vec<NeededImage<'_>> {
+pub(crate) fn images(spec: &PodSpec) -> Vec<NeededImage<'_>> {
     let written = written(spec);
     let images = written.into_iter().map(|WrittenImage { role, index, name, image, policy }| {
         let image = image.unwrap_or_default();
-        let policy = policy.and_then(|policy| pull_policy(policy)).unwrap_or_else(|| PullPolicy::default_for(image));
+        let policy = policy.and_then(pull_policy).unwrap_or_else(|| PullPolicy::default_for(image));
         NeededImage { role, index, name, image, policy }
     });
     images.collect()
 }
 
 /// Returns the pull policy that a manifest names.
-#[must_use]
-pub fn pull_policy(text: &str) -> Option<PullPolicy> {
+pub(crate) fn pull_policy(text: &str) -> Option<PullPolicy> {
     POLICIES.into_iter().find(|policy| policy.as_str() == text)
 }
 
 const POLICIES: [PullPolicy; 3] = [PullPolicy::Always, PullPolicy::IfNotPresent, PullPolicy::Never];
 
 /// Reports pull policies that do not exist.
-pub fn refuse_unknown_policies(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
+pub(crate) fn refuse_unknown_policies(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for image in written(spec) {
         let Some(policy) = image.policy.filter(|policy| !policy.is_empty() && pull_policy(policy).is_none()) else {
             continue;
@@ -89,10 +88,9 @@ pub fn refuse_unknown_policies(spec: &PodSpec, path: &FieldPath, errors: &mut Fi
     }
 }
 
-/// Returns the priority of the class that a pod names, if every cluster has that class.
+/// Returns the priority of a class, if it is one that every cluster has.
 #[must_use]
-pub fn priority_of_class(spec: &PodSpec) -> Option<i32> {
-    let class = spec.priority_class_name.as_deref()?;
+pub fn priority_of_class(class: &str) -> Option<i32> {
     PRIORITY_CLASSES.iter().find(|(name, _)| *name == class).map(|(_, priority)| *priority)
 }
 
@@ -124,7 +122,8 @@ fn written(spec: &PodSpec) -> Vec<WrittenImage<'_>> {
         image: c.image.as_deref(),
         policy: c.image_pull_policy.as_deref(),
     });
-    let lists = [(Role::Init, spec.init_containers.as_deref().unwrap_or_default()), (Role::Container, &spec.containers)];
+    let lists =
+        [(Role::Init, spec.init_containers.as_deref().unwrap_or_default()), (Role::Container, &spec.containers)];
     let containers = lists.into_iter().flat_map(|(role, containers)| {
         containers.iter().enumerate().map(move |(index, c)| WrittenImage {
             role,

@@ -19,13 +19,11 @@ mod workload;
 mod workload_kind;
 pub mod yaml;
 
-pub use decode::{decode, decode_text};
+pub use decode::{decode, decode_text, fields};
 pub use directory::{SecretsDirectory, read as read_directory};
 pub use error::{ManifestError, ManifestNote, ObjectOrigin};
 pub use field::{FieldError, FieldErrors, FieldPath, FieldProblem};
-pub use images::{
-    NODE_CRITICAL, NeededImage, Role, images, priority_of_class, pull_policy, refuse_unknown_policies,
-};
+pub use images::{CLUSTER_CRITICAL, NODE_CRITICAL, Role, priority_of_class};
 pub use object::{AccountObject, Objects, Pod, PodImage, SecretObject};
 pub use read::{check, parse, parse_secrets};
 pub use secrets::{Resolved, SecretStore};

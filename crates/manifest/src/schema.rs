@@ -154,10 +154,15 @@ mod tests {
             shape_at::<PodTemplateSpec>(&path.split('.').filter(|text| !text.is_empty()).map(step).collect::<Vec<_>>())
         };
         assert_eq!(shape(""), Shape::Fields(&["metadata", "spec"]));
-        assert_eq!(shape("spec.containers.3.ports.0"), Shape::Fields(&["containerPort", "hostIP", "hostPort", "name", "protocol"]));
+        assert_eq!(
+            shape("spec.containers.3.ports.0"),
+            Shape::Fields(&["containerPort", "hostIP", "hostPort", "name", "protocol"])
+        );
         assert_eq!(shape("metadata.labels"), Shape::Entries);
         assert_eq!(shape("spec.containers.0.resources.limits"), Shape::Entries);
-        for other in ["spec.containers", "spec.containers.0.name", "spec.containers.name", "spec.odd.0", "metadata.labels.a"] {
+        for other in
+            ["spec.containers", "spec.containers.0.name", "spec.containers.name", "spec.odd.0", "metadata.labels.a"]
+        {
             assert_eq!(shape(other), Shape::Other, "{other}");
         }
     }

@@ -139,7 +139,10 @@ impl Workload {
             name,
             uid: metadata.uid.unwrap_or_default(),
             annotations: template.metadata.and_then(|metadata| metadata.annotations).unwrap_or_default(),
-            priority: spec.priority.or_else(|| priority_of_class(&spec)).unwrap_or_default(),
+            priority: spec
+                .priority
+                .or_else(|| priority_of_class(spec.priority_class_name.as_deref()?))
+                .unwrap_or_default(),
             spec,
             notes,
         })
@@ -185,9 +188,7 @@ fn template<'v>(kind: &WorkloadKind, object: &'v Value, title: &str) -> Result<(
     let child = path.child("spec");
     match set(value, "spec") {
         Some(Value::Object(_)) => Ok((value, path)),
-        Some(other) => {
-            Err(error(&child, format!("{child} of {title} must be a map, not {}", shown(other))))
-        }
+        Some(other) => Err(error(&child, format!("{child} of {title} must be a map, not {}", shown(other)))),
         None => Err(missing(value, &path, "spec", format!("{title} has no {child}"))),
     }
 }
@@ -236,9 +237,11 @@ fn notes(errors: &FieldErrors, kind: &WorkloadKind, template: &FieldPath) -> Vec
             let of_object =
                 kind.template.is_empty() && ["apiVersion", "kind", "status"].contains(&error.field.as_str());
             // The API had it until version 1.20; objects that were written out then may have it, empty.
-            let of_old_version = error.field.as_str().strip_prefix(template.as_str()).is_some_and(|field| {
-                field.trim_start_matches('.') == "metadata.clusterName"
-            });
+            let of_old_version = error
+                .field
+                .as_str()
+                .strip_prefix(template.as_str())
+                .is_some_and(|field| field.trim_start_matches('.') == "metadata.clusterName");
             (kind.is_of_kubernetes || closest.is_some()) && !of_object && !of_old_version
         }
         _ => false,

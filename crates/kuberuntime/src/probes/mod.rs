@@ -199,7 +199,7 @@ impl ProbeQuestion {
     async fn ask_on(&self, shared: &Arc<ProbeContext>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
         let Some(container) = container_at(&self.pod, self.container) else { return };
         let Some(probe) = self.kind.of(container) else { return };
-        let period = Duration::from_secs(u64::from(probe.period_seconds.max(1).unsigned_abs()));
+        let period = Duration::from_secs(u64::from(probe.period_seconds.unwrap_or_default().max(1).unsigned_abs()));
         let mut turns = tokio::time::interval_at(first, period);
         turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let uid = &self.pod.metadata.uid;

@@ -112,7 +112,7 @@ impl ProbeState {
         self.streak = Some((said, row));
         let threshold =
             if said == ProbeResult::Failure { self.probe.failure_threshold } else { self.probe.success_threshold };
-        if row < threshold {
+        if row < threshold.unwrap_or_default() {
             return false;
         }
         // A container that is to be ended is left alone until another one is there.

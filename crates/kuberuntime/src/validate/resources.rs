@@ -3,8 +3,8 @@
 
 use oci::Quantity;
 
-use manifest::{FieldErrors, FieldPath};
 use crate::pod::Resources;
+use manifest::{FieldErrors, FieldPath};
 
 /// Limits and requests.
 pub(super) fn resources(resources: &Resources, path: &FieldPath, errors: &mut FieldErrors) {
