@@ -153,23 +153,9 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
-        package: "imagelet-probe",
-        uses: &["imagelet-base"],
-        tests_use: &["imagelet-lock", "imagelet-registry"],
-        never_reaches: &["reqwest", "tonic", "axum", "redb", "imagelet-cri-api"],
-        reason: "probe asks containers over the network as the kubelet's probes do; it knows no pods, no images, no CRI",
-        ..ALONE
-    },
-    Border {
         package: "imagelet-kuberuntime",
-        uses: &[
-            "imagelet-base",
-            "imagelet-oci",
-            "imagelet-cri-api",
-            "imagelet-image-manager",
-            "imagelet-manifest",
-            "imagelet-probe",
-        ],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-manifest"],
+        tests_use: &["imagelet-registry"],
         never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "kube", "imagelet-image-service"],
         reason: "kuberuntime runs pods over the waist: no wire format, no engine, no client of an API server",
         ..ALONE
@@ -305,7 +291,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
-        owners: &["imagelet-base", "imagelet-registry", "imagelet-probe", "imagelet-kubelet-api"],
+        owners: &["imagelet-base", "imagelet-registry", "imagelet-kuberuntime", "imagelet-kubelet-api"],
         reason: "TLS is registry's, that of probes, which accept what a container shows, and that of the kubelet's port; base has \
                  what the clients share",
     },
@@ -317,7 +303,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["h2"],
-        owners: &["imagelet-probe", "imagelet-cri-grpc"],
+        owners: &["imagelet-kuberuntime", "imagelet-cri-grpc"],
         reason: "gRPC's health protocol is one call with two small messages; and cri-grpc gives calls back at the end of its server, or \
                  is given them, by a word of HTTP/2 that hyper has no name for",
     },
@@ -326,7 +312,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         owners: &[
             "imagelet-cri-grpc",
             "imagelet-registry",
-            "imagelet-probe",
+            "imagelet-kuberuntime",
             "imagelet-kubelet-api",
             "imagelet-agent",
             "imagelet",

@@ -1,6 +1,6 @@
 //! Pods on a CRI runtime: the model of a pod, the actions that a pod needs (pure), and the code that performs them over
 //! `cri_api::RuntimeService`. Images are requested from `image_manager` only, and containers are probed over the
-//! network through `probe`. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
+//! network through [`probe`]. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
 #![deny(missing_docs)]
 
 mod actions;
@@ -19,6 +19,7 @@ pub mod labels;
 pub mod logs;
 mod observed;
 pub mod pod;
+pub mod probe;
 pub mod probes;
 mod qos;
 mod restart_backoff;

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cri_api::{ExecSyncOutput, Kind, RuntimeService};
-use probe::ProbeOutcome;
 use tokio::time::Instant;
 
 use crate::environment::expand;
 use crate::pod::{EnvSource, EnvVar};
+use crate::probe::ProbeOutcome;
 
 /// As much of a program's output as is shown.
 const MAX_OUTPUT: usize = 10 << 10;

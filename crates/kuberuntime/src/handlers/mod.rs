@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::RuntimeService;
-use probe::{HttpGet, ProbeOutcome, ProbeReply};
 
 use crate::pod::{HTTPGetAction, IntOrString, LifecycleHandler, Probe, Scheme, Word as _};
+use crate::probe::{self, HttpGet, ProbeOutcome, ProbeReply};
 pub(crate) use target::HandlerTarget;
 use target::HostPort;
 
@@ -122,13 +122,13 @@ async fn over_network(probe: &Probe, target: &HandlerTarget<'_>, timeout: Durati
         let HostPort { host, port } = HostPort::of(http.host.as_deref(), &http.port, target)?;
         let headers = headers(http);
         let get = HttpGet { timeout: Some(timeout), ..request(http, host, port, &headers, "probe") };
-        Ok(::probe::ask_http(&get).await)
+        Ok(probe::ask_http(&get).await)
     } else if let Some(tcp) = &probe.tcp_socket {
         let HostPort { host, port } = HostPort::of(tcp.host.as_deref(), &tcp.port, target)?;
-        Ok(::probe::tcp(host, port, timeout).await)
+        Ok(probe::tcp(host, port, timeout).await)
     } else if let Some(grpc) = &probe.grpc {
         let HostPort { host, port } = HostPort::of(None, &IntOrString::Int(grpc.port), target)?;
-        Ok(::probe::grpc(host, port, grpc.service.as_deref().unwrap_or_default(), timeout).await)
+        Ok(probe::grpc(host, port, grpc.service.as_deref().unwrap_or_default(), timeout).await)
     } else {
         Err(format!("missing probe handler for {}:{}", target.pod, target.name))
     }

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use cri_api::ContainerState;
 use image_manager::{EventRecorder, WallClock};
-use probe::ProbeOutcome;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,6 +26,7 @@ use crate::handlers::{HandlerTarget, Handlers};
 use crate::labels::PodOwner;
 use crate::observed::ObservedPod;
 use crate::pod::{Container, ContainerKind, Pod};
+use crate::probe::ProbeOutcome;
 pub(crate) use kind::ProbeKind;
 use kind::container_at;
 pub use metrics::ProbeMetrics;
