@@ -312,6 +312,8 @@ mod tests {
         let (base, mut other) = (pod(), pod());
         let container = &mut other.spec.containers[0];
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
+        // The value on containers that run: another one would replace all of them at an upgrade.
+        assert_eq!(container_hash(container), 0x6fd54626);
         let key = backoff_key(&base, &base.spec.containers[0]);
         container.command = vec!["x".into()];
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));

@@ -5,10 +5,12 @@
 //! Called by pod sources through [`crate::admit`], and by other readers of pods.
 
 mod convert;
+mod ephemeral;
 mod images;
 mod source;
 mod spec;
 mod unsupported;
+mod values;
 mod words;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_is_told_once() {
+    fn one_place_is_reported_once() {
         let mut errors = FieldErrors::default();
         errors.forbidden(FieldPath::new("spec").child("containers").index(1), "no");
         let mut later = FieldErrors::default();

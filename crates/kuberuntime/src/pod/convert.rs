@@ -9,7 +9,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use manifest::{FieldErrors, FieldPath};
 use oci::Quantity;
 
+use super::ephemeral::{of_ephemeral, to_ephemeral};
 use super::spec::{Container, EphemeralContainer, PodSpec, Resources};
+use super::values::{quantity, refuse_other_words};
 use super::words::Word;
 use super::{Metadata, Pod};
 
@@ -92,7 +94,11 @@ impl PodSpec {
 
     pub(super) fn to_api(&self) -> api::PodSpec {
         let containers = |list: &[Container]| list.iter().map(Container::to_api).collect::<Vec<_>>();
-        let debug = self.ephemeral_containers.iter().map(to_ephemeral).collect();
+        let debug = self
+            .ephemeral_containers
+            .iter()
+            .map(|debug| to_ephemeral(debug.container.to_api(), set(&debug.target_container_name)))
+            .collect();
         let secrets = self.image_pull_secrets.iter().map(|name| api::LocalObjectReference { name: name.clone() });
         api::PodSpec {
             volumes: some(&self.volumes, Vec::is_empty),
@@ -205,70 +211,6 @@ impl Pod {
     }
 }
 
-/// A container for debugging as a container like the others, and the container whose processes it sees.
-pub(super) fn of_ephemeral(ephemeral: api::EphemeralContainer) -> (api::Container, Option<String>) {
-    let container = api::Container {
-        args: ephemeral.args,
-        command: ephemeral.command,
-        env: ephemeral.env,
-        env_from: ephemeral.env_from,
-        image: ephemeral.image,
-        image_pull_policy: ephemeral.image_pull_policy,
-        lifecycle: ephemeral.lifecycle,
-        liveness_probe: ephemeral.liveness_probe,
-        name: ephemeral.name,
-        ports: ephemeral.ports,
-        readiness_probe: ephemeral.readiness_probe,
-        resize_policy: ephemeral.resize_policy,
-        resources: ephemeral.resources,
-        restart_policy: ephemeral.restart_policy,
-        restart_policy_rules: ephemeral.restart_policy_rules,
-        security_context: ephemeral.security_context,
-        startup_probe: ephemeral.startup_probe,
-        stdin: ephemeral.stdin,
-        stdin_once: ephemeral.stdin_once,
-        termination_message_path: ephemeral.termination_message_path,
-        termination_message_policy: ephemeral.termination_message_policy,
-        tty: ephemeral.tty,
-        volume_devices: ephemeral.volume_devices,
-        volume_mounts: ephemeral.volume_mounts,
-        working_dir: ephemeral.working_dir,
-    };
-    (container, ephemeral.target_container_name)
-}
-
-fn to_ephemeral(ephemeral: &EphemeralContainer) -> api::EphemeralContainer {
-    let container = ephemeral.container.to_api();
-    api::EphemeralContainer {
-        args: container.args,
-        command: container.command,
-        env: container.env,
-        env_from: container.env_from,
-        image: container.image,
-        image_pull_policy: container.image_pull_policy,
-        lifecycle: container.lifecycle,
-        liveness_probe: container.liveness_probe,
-        name: container.name,
-        ports: container.ports,
-        readiness_probe: container.readiness_probe,
-        resize_policy: container.resize_policy,
-        resources: container.resources,
-        restart_policy: container.restart_policy,
-        restart_policy_rules: container.restart_policy_rules,
-        security_context: container.security_context,
-        startup_probe: container.startup_probe,
-        stdin: container.stdin,
-        stdin_once: container.stdin_once,
-        target_container_name: set(&ephemeral.target_container_name),
-        termination_message_path: container.termination_message_path,
-        termination_message_policy: container.termination_message_policy,
-        tty: container.tty,
-        volume_devices: container.volume_devices,
-        volume_mounts: container.volume_mounts,
-        working_dir: container.working_dir,
-    }
-}
-
 /// The text, if it says something.
 fn set(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
@@ -279,7 +221,7 @@ fn some<T: Clone>(value: &T, is_nothing: impl Fn(&T) -> bool) -> Option<T> {
 }
 
 fn word<T: Word>(text: Option<String>, path: &FieldPath, errors: &mut FieldErrors) -> Option<T> {
-    super::unsupported::refuse_other_words::<T>(text.as_deref(), path, errors);
+    refuse_other_words::<T>(text.as_deref(), path, errors);
     T::of(text.as_deref())
 }
 
@@ -295,10 +237,4 @@ fn quantities(
         }
     }
     read
-}
-
-/// Reads a quantity, and reports one that cannot be read.
-pub(super) fn quantity(amount: &ApiQuantity, path: &FieldPath, errors: &mut FieldErrors) -> Option<Quantity> {
-    let read = amount.0.parse();
-    read.map_err(|error: oci::QuantityError| errors.invalid(path.clone(), &amount.0, error.to_string())).ok()
 }

@@ -4,17 +4,18 @@
 use k8s_openapi::api::core::v1 as api;
 use manifest::{FieldErrors, FieldPath, FieldProblem};
 
-use super::convert::{of_ephemeral, quantity};
+use super::ephemeral::of_ephemeral;
+use super::values::{quantity, refuse_other_words};
 use super::words::{
     ExitCodeOperator, HostPathType, MountPropagation, ProcMount, ProfileKind, Protocol, RecursiveReadOnly,
-    RestartAction, Scheme, SupplementalGroupsPolicy, Word,
+    RestartAction, Scheme, SupplementalGroupsPolicy,
 };
 
 const CLAIMS: &str = "claims are bound to volumes by an API server";
 const DEVICES: &str = "devices are not allocated dynamically on this node";
 const CLOUD: &str = "disks of a cloud are not attached";
 const NETWORK: &str = "network storage is not mounted; mount it on the node and use hostPath";
-const GATES: &str = "nobody but an API server's clients could open them";
+const GATES: &str = "only clients of an API server could open them";
 const WORKLOAD: &str = "pods of this node belong to no workload";
 const LINUX: &str = "this node runs Linux";
 
@@ -107,16 +108,6 @@ pub(super) fn refuse(spec: &api::PodSpec, path: &FieldPath, errors: &mut FieldEr
     for (index, ephemeral) in spec.ephemeral_containers.iter().flatten().enumerate() {
         let (each, _) = of_ephemeral(ephemeral.clone());
         container(&each, &path.child("ephemeralContainers").index(index), errors);
-    }
-}
-
-/// Reports a text that is not one of the words of its field. An empty text counts as absent.
-pub(super) fn refuse_other_words<T: Word>(text: Option<&str>, path: &FieldPath, errors: &mut FieldErrors) {
-    if let Some(text) = text.filter(|text| !text.is_empty())
-        && T::of(Some(text)).is_none()
-    {
-        let supported: Vec<&str> = T::ALL.iter().map(|(word, _)| *word).collect();
-        errors.unsupported(path.clone(), text, &supported);
     }
 }
 

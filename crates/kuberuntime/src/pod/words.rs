@@ -1,5 +1,5 @@
 //! The fixed texts that fields of a pod may have, as enumerations: [`words`] declares one. The types of the API have such
-//! fields as text; [`super::unsupported`] refuses a text that is none of its words. Knows no field. Called by everything that
+//! fields as text; [`super::values`] refuses a text that is none of its words. Knows no field. Called by everything that
 //! acts on such a field.
 
 /// A set of words, all of them read and printed by their names.

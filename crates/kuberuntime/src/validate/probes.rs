@@ -91,7 +91,7 @@ fn hook(hook: &LifecycleHandler, path: &FieldPath, errors: &mut FieldErrors) {
         http(request, &path.child("httpGet"), errors);
     }
     if hook.tcp_socket.is_some() {
-        let reason = "a connection tells nothing to a hook; use exec, httpGet or sleep";
+        let reason = "a connection has no answer for a hook; use exec, httpGet or sleep";
         errors.not_supported(path.child("tcpSocket"), reason);
     }
     if let Some(sleep) = hook.sleep.as_ref().filter(|sleep| sleep.seconds < 0) {
