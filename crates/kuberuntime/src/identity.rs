@@ -2,12 +2,12 @@
 //! makes them, so that an unchanged manifest is the same pod after a restart. [`admit`] is the whole way from a manifest
 //! to a pod that can be run. Reads no file and no clock. Called by pod sources.
 
+use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 use serde_json::Value;
 
 use crate::hash::fnv128a;
 use crate::pod::{Pod, ProjectedSource, VolumeSource};
 use crate::{set_defaults, validate};
-use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 
 /// The hash of the manifest of a static pod.
 pub(crate) const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";

@@ -241,6 +241,23 @@ fn handlers_and_ports_are_written_to_annotations_and_read_again() {
 }
 
 #[test]
+fn fields_of_schedulers_and_servers_are_passed_over_whatever_is_in_them() {
+    let plain = spec(json!({"containers": [{"name": "c", "image": "x:1"}]}));
+    let mut manifest = plain.clone();
+    manifest["status"] = json!({"phase": 7, "odd": 1});
+    manifest["metadata"]["managedFields"] = json!([{"manager": 1, "odd": 1}]);
+    manifest["metadata"]["clusterName"] = json!("");
+    manifest["metadata"]["resourceVersion"] = json!("7");
+    manifest["spec"]["affinity"] = json!({"nodeAffinity": 7, "odd": {}});
+    manifest["spec"]["tolerations"] = json!("all");
+    manifest["spec"]["overhead"] = json!({"cpu": []});
+    manifest["spec"]["securityContext"] = json!({"fsGroupChangePolicy": "Odd"});
+    manifest["spec"]["containers"][0]["resizePolicy"] = json!([{"odd": 1}, 7]);
+    let written = Pod::from_json(&manifest).expect("readable").to_json();
+    assert_eq!(written, Pod::from_json(&plain).expect("readable").to_json());
+}
+
+#[test]
 fn what_cannot_be_honoured_is_refused_with_the_reason() {
     let mut pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {
         "resourceClaims": [{"name": "gpu"}],

@@ -10,8 +10,9 @@ mod security;
 mod variables;
 mod volumes;
 
-use crate::pod::{DnsPolicy, Metadata, Pod, PodDNSConfig, PodSpec};
 use manifest::{FieldErrors, FieldPath};
+
+use crate::pod::{DnsPolicy, Metadata, Pod, PodDNSConfig, PodSpec};
 pub(crate) use names::{config_key, subdomain};
 use names::{label, label_value, needed, qualified_name, report};
 pub(crate) use resources::page_size;

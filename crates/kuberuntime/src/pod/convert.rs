@@ -79,7 +79,12 @@ impl PodSpec {
             host_pid: spec.host_pid.unwrap_or_default(),
             host_ipc: spec.host_ipc.unwrap_or_default(),
             share_process_namespace: spec.share_process_namespace,
-            security_context: spec.security_context.unwrap_or_default(),
+            // How ownership is changed does not matter, because volumes are made for each pod.
+            security_context: api::PodSecurityContext {
+                fs_group_change_policy: None,
+                se_linux_change_policy: None,
+                ..spec.security_context.unwrap_or_default()
+            },
             image_pull_secrets: spec.image_pull_secrets.into_iter().flatten().map(|secret| secret.name).collect(),
             hostname: spec.hostname.unwrap_or_default(),
             subdomain: spec.subdomain.unwrap_or_default(),

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use manifest::{FieldErrors, FieldPath};
+
 use super::names::UniqueNames;
 use super::names::{label, needed, port, port_name, relative_path, report};
 use super::{probes, resources, security, variables};
@@ -9,7 +11,6 @@ use crate::pod::{
     Container, ContainerKind, EphemeralContainer, MountPropagation, Pod, PodSpec, Protocol, RecursiveReadOnly,
     RestartPolicy, VolumeMount, Word as _,
 };
-use manifest::{FieldErrors, FieldPath};
 
 /// The most restart rules, and the most exit codes of one.
 const RULES: usize = 20;

@@ -1,8 +1,9 @@
 //! Probes and hooks. Called by [`super::containers`].
 
+use manifest::{FieldErrors, FieldPath};
+
 use super::names::{port, port_name, report};
 use crate::pod::{Container, ContainerKind, HTTPGetAction, IntOrString, LifecycleHandler, Probe};
-use manifest::{FieldErrors, FieldPath};
 
 /// The probes and hooks of one container.
 pub(super) fn probes(kind: ContainerKind, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {

@@ -1,10 +1,10 @@
 //! Requests and limits of a container: amounts that make sense, of resources that this node gives. Called by
 //! [`super::containers`].
 
+use manifest::{FieldErrors, FieldPath};
 use oci::Quantity;
 
 use crate::pod::Resources;
-use manifest::{FieldErrors, FieldPath};
 
 /// Limits and requests.
 pub(super) fn resources(resources: &Resources, path: &FieldPath, errors: &mut FieldErrors) {

@@ -1,9 +1,10 @@
 //! Rights of pods and containers. Called by [`super::validate`] and [`super::containers`].
 
+use manifest::{FieldErrors, FieldPath};
+
 use super::names::UniqueNames;
 use super::names::{relative_path, report};
 use crate::pod::{Container, PodSpec, ProcMount, ProfileKind, Sysctl, Word as _};
-use manifest::{FieldErrors, FieldPath};
 
 /// Parameters of the kernel that belong to a namespace: these begin with one, or are one.
 const OF_A_NAMESPACE: &[(&str, SysctlNamespace)] = &[

@@ -1,12 +1,12 @@
 //! Variables of a container, and references to what the pod knows of itself. Called by [`super::containers`] and
 //! [`super::volumes`].
 
+use manifest::{FieldErrors, FieldPath};
 use oci::Quantity;
 
 use super::names::{config_key, needed, report, subdomain, variable};
 use crate::environment::{ContainerAmount, FieldUse, PodField};
 use crate::pod::{Container, EnvSource, KeyRef, ObjectFieldSelector, Pod, PodSpec, ResourceFieldSelector, divisor};
-use manifest::{FieldErrors, FieldPath};
 
 /// `env` and `envFrom`.
 pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {

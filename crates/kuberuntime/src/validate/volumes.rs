@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use manifest::{FieldErrors, FieldPath};
+
 use super::names::UniqueNames;
 use super::names::{config_key, file_path, label, needed, subdomain};
 use super::variables::{field_ref, resource_ref};
 use crate::environment::FieldUse;
 use crate::pod::{DocumentFiles, DownwardAPIVolumeFile, PodSpec, ProjectedSource, VolumeSource, size_limit};
-use manifest::{FieldErrors, FieldPath};
 
 /// No token is asked for that lasts less, in seconds.
 const SHORTEST_TOKEN: i64 = 600;
