@@ -284,7 +284,7 @@ mod tests {
     fn no_field_of_the_api_is_passed_over() {
         let counts = [
             ("metadata", fields::<ObjectMeta>().len(), 15),
-            ("spec", fields::<api::PodSpec>().len(), 41),
+            ("spec", fields::<api::PodSpec>().len(), 42),
             ("container", fields::<api::Container>().len(), 25),
             ("ephemeral container", fields::<api::EphemeralContainer>().len(), 26),
             ("rights of a pod", fields::<api::PodSecurityContext>().len(), 13),
