@@ -153,25 +153,36 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
-        package: "imagelet-probe",
-        uses: &["imagelet-base"],
-        tests_use: &["imagelet-lock", "imagelet-registry"],
-        never_reaches: &["reqwest", "tonic", "axum", "redb", "imagelet-cri-api"],
-        reason: "probe asks containers over the network as the kubelet's probes do; it knows no pods, no images, no CRI",
-        ..ALONE
-    },
-    Border {
         package: "imagelet-kuberuntime",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-probe"],
-        never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "k8s-openapi", "imagelet-image-service"],
-        reason: "kuberuntime runs pods over the waist: no wire format, no engine",
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-manifest"],
+        tests_use: &["imagelet-registry"],
+        never_reaches: &["tonic", "prost", "reqwest", "axum", "redb", "kube", "imagelet-image-service"],
+        reason: "kuberuntime runs pods over the waist: no wire format, no engine, no client of an API server",
         ..ALONE
     },
     Border {
         package: "imagelet-manifest",
-        uses: &["imagelet-oci", "imagelet-credentials", "imagelet-image-manager", "imagelet-kuberuntime"],
-        third_party: Some(&["base64", "serde", "serde-saphyr", "serde_json", "thiserror"]),
-        never_reaches: &["reqwest", "tonic", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-credentials", "imagelet-image-manager"],
+        third_party: Some(&[
+            "base64",
+            "k8s-openapi",
+            "serde",
+            "serde-saphyr",
+            "serde_ignored",
+            "serde_json",
+            "serde_path_to_error",
+            "thiserror",
+        ]),
+        never_reaches: &[
+            "reqwest",
+            "tonic",
+            "axum",
+            "redb",
+            "clap",
+            "kube",
+            "imagelet-store",
+            "imagelet-image-service",
+        ],
         reason: "manifest reads what people wrote: it pulls nothing, runs nothing and asks no API server",
         ..ALONE
     },
@@ -280,7 +291,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
-        owners: &["imagelet-base", "imagelet-registry", "imagelet-probe", "imagelet-kubelet-api"],
+        owners: &["imagelet-base", "imagelet-registry", "imagelet-kuberuntime", "imagelet-kubelet-api"],
         reason: "TLS is registry's, that of probes, which accept what a container shows, and that of the kubelet's port; base has \
                  what the clients share",
     },
@@ -292,7 +303,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["h2"],
-        owners: &["imagelet-probe", "imagelet-cri-grpc"],
+        owners: &["imagelet-kuberuntime", "imagelet-cri-grpc"],
         reason: "gRPC's health protocol is one call with two small messages; and cri-grpc gives calls back at the end of its server, or \
                  is given them, by a word of HTTP/2 that hyper has no name for",
     },
@@ -301,7 +312,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
         owners: &[
             "imagelet-cri-grpc",
             "imagelet-registry",
-            "imagelet-probe",
+            "imagelet-kuberuntime",
             "imagelet-kubelet-api",
             "imagelet-agent",
             "imagelet",
@@ -311,9 +322,19 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
                  the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant",
     },
     Wrapper {
-        packages: &["kube", "k8s-openapi", "hyper-rustls"],
+        packages: &["kube", "hyper-rustls"],
         owners: &["imagelet-cluster"],
-        reason: "the Kubernetes API, its types and its client stay in one crate",
+        reason: "the client of the Kubernetes API stays in one crate",
+    },
+    Wrapper {
+        packages: &["k8s-openapi"],
+        owners: &["imagelet-cluster", "imagelet-kuberuntime", "imagelet-manifest"],
+        reason: "the types of the Kubernetes API are for the crates that read manifests, run pods or speak with an API server",
+    },
+    Wrapper {
+        packages: &["serde_ignored", "serde_path_to_error"],
+        owners: &["imagelet-manifest"],
+        reason: "one reader decodes the Kubernetes API strictly, and names fields in one way",
     },
     Wrapper {
         packages: &["axum"],

@@ -102,7 +102,6 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/kubelet-api", 6),
     ("crates/kuberuntime", 94),
     ("crates/manifest", 1),
-    ("crates/probe", 2),
     ("crates/registry", 31),
     ("crates/testdisk", 1),
     ("crates/testfault", 1),

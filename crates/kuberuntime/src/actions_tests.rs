@@ -143,10 +143,18 @@ impl Scene {
     }
 }
 
-pub(super) fn rule(action: crate::pod::RestartAction, values: &[i64]) -> crate::pod::RestartRule {
-    let operator = Some(crate::pod::ExitCodeOperator::In);
-    let exit_codes = crate::pod::ExitCodes { operator, values: values.to_vec() };
-    crate::pod::RestartRule { action: Some(action), exit_codes }
+pub(super) fn rule(action: crate::pod::RestartAction, values: &[i32]) -> crate::pod::ContainerRestartRule {
+    rule_with(action, crate::pod::ExitCodeOperator::In, values)
+}
+
+fn rule_with(
+    action: crate::pod::RestartAction,
+    operator: crate::pod::ExitCodeOperator,
+    values: &[i32],
+) -> crate::pod::ContainerRestartRule {
+    let (operator, values) = (operator.as_str().to_owned(), Some(values.to_vec()));
+    let exit_codes = Some(crate::pod::ContainerRestartRuleOnExitCodes { operator, values });
+    crate::pod::ContainerRestartRule { action: action.as_str().to_owned(), exit_codes }
 }
 
 const LIVENESS_FAILED: Probed = Probed { liveness: Some(ProbeResult::Failure), readiness: None, startup: None };
@@ -476,8 +484,8 @@ fn restart_rules() {
                 "NotIn means all other codes",
                 |s| {
                     s.own_policy(0, Never);
-                    let mut not = rule(crate::pod::RestartAction::Restart, &[0]);
-                    not.exit_codes.operator = Some(crate::pod::ExitCodeOperator::NotIn);
+                    let (restart, not_in) = (crate::pod::RestartAction::Restart, crate::pod::ExitCodeOperator::NotIn);
+                    let not = rule_with(restart, not_in, &[0]);
                     s.pod.spec.containers[0].restart_policy_rules = vec![not];
                     s.exited("id1", 7);
                 },

@@ -2,11 +2,12 @@
 //! it twice changes nothing. Called by [`crate::admit`] before validation.
 
 use image_manager::PullPolicy;
-use oci::Quantity;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use manifest::priority_of_class;
 
 use crate::pod::{
-    Container, DnsPolicy, EnvSource, FieldRef, Handler, PRIORITY_CLASSES, Pod, Probe, ProjectedSource,
-    ResourceFieldRef, RestartPolicy, Scheme, TerminationMessagePolicy, VolumeSource,
+    Container, DnsPolicy, DownwardAPIVolumeFile, HTTPGetAction, ObjectFieldSelector, Pod, Probe, Protocol,
+    ResourceFieldSelector, RestartPolicy, Scheme, TOKEN_LIFETIME, TerminationMessagePolicy, Volume, divisor,
 };
 
 /// Mode of files in volumes.
@@ -25,12 +26,12 @@ pub(crate) fn set_defaults(pod: &mut Pod) {
         "default".clone_into(&mut spec.service_account_name);
     }
     if spec.priority.is_none() {
-        let class = PRIORITY_CLASSES.iter().find(|(name, _)| *name == spec.priority_class_name);
         // Validation reports an unknown class.
-        spec.priority = class.map(|(_, priority)| *priority).or(spec.priority_class_name.is_empty().then_some(0));
+        let none = spec.priority_class_name.is_empty().then_some(0);
+        spec.priority = priority_of_class(&spec.priority_class_name).or(none);
     }
     for volume in &mut spec.volumes {
-        source(&mut volume.source);
+        source(volume);
     }
     let host_network = spec.host_network;
     let ephemeral = spec.ephemeral_containers.iter_mut().map(|ephemeral| &mut ephemeral.container);
@@ -47,28 +48,28 @@ fn container(container: &mut Container, host_network: bool) {
         "/dev/termination-log".clone_into(&mut container.termination_message_path);
     }
     container.termination_message_policy.get_or_insert(TerminationMessagePolicy::File);
-    for port in container.ports.iter_mut().filter(|port| host_network && port.host_port == 0) {
-        // With the node's network a port of the container is one of the node.
-        port.host_port = port.container_port;
+    for port in &mut container.ports {
+        port.protocol.get_or_insert_with(|| Protocol::Tcp.as_str().to_owned());
+        if host_network && port.host_port.unwrap_or_default() == 0 {
+            // With the node's network a port of the container is one of the node.
+            port.host_port = Some(port.container_port);
+        }
     }
     // What a container may use it also needs, unless it says how much less.
     let resources = &mut container.resources;
     for (name, limit) in &resources.limits {
         resources.requests.entry(name.clone()).or_insert(*limit);
     }
-    for variable in &mut container.env {
-        match &mut variable.source {
-            EnvSource::Field(field) => field_ref(field),
-            EnvSource::Resource(resource) => divisor(resource),
-            _ => {}
-        }
+    for from in container.env.iter_mut().filter_map(|variable| variable.value_from.as_mut()) {
+        from.field_ref.iter_mut().for_each(field_ref);
+        from.resource_field_ref.iter_mut().for_each(amount);
     }
     let probes = [&mut container.liveness_probe, &mut container.readiness_probe, &mut container.startup_probe];
     for each in probes.into_iter().flatten() {
         probe(each);
     }
     for hook in [&mut container.lifecycle.post_start, &mut container.lifecycle.pre_stop].into_iter().flatten() {
-        handler(hook);
+        hook.http_get.iter_mut().for_each(http);
     }
 }
 
@@ -80,66 +81,64 @@ fn probe(probe: &mut Probe) {
         (&mut probe.failure_threshold, 3),
     ];
     for (number, default) in numbers {
-        if *number == 0 {
-            *number = default;
-        }
+        set_if(number, |number| *number == 0, default);
     }
-    handler(&mut probe.handler);
+    probe.http_get.iter_mut().for_each(http);
 }
 
-fn handler(handler: &mut Handler) {
-    if let Some(http) = &mut handler.http_get {
-        if http.path.is_empty() {
-            "/".clone_into(&mut http.path);
-        }
-        http.scheme.get_or_insert(Scheme::Http);
-    }
+fn http(http: &mut HTTPGetAction) {
+    set_if(&mut http.path, String::is_empty, "/".to_owned());
+    set_if(&mut http.scheme, String::is_empty, Scheme::Http.as_str().to_owned());
 }
 
-fn field_ref(field: &mut FieldRef) {
-    if field.api_version.is_empty() {
-        "v1".clone_into(&mut field.api_version);
-    }
+fn field_ref(field: &mut ObjectFieldSelector) {
+    set_if(&mut field.api_version, String::is_empty, "v1".to_owned());
 }
 
-fn divisor(resource: &mut ResourceFieldRef) {
-    if resource.divisor.is_zero() {
-        resource.divisor = Quantity::milli(1000);
+fn amount(amount: &mut ResourceFieldSelector) {
+    let is_readable = amount.divisor.as_ref().is_none_or(|divisor| divisor.0.parse::<oci::Quantity>().is_ok());
+    if is_readable {
+        amount.divisor = Some(Quantity(divisor(amount).to_string()));
     }
 }
 
-fn source(source: &mut VolumeSource) {
-    let items = |items: &mut Vec<crate::pod::DownwardItem>| {
-        for item in items {
+/// Sets a field that is absent, or whose value says nothing.
+fn set_if<T>(field: &mut Option<T>, says_nothing: impl Fn(&T) -> bool, default: T) {
+    if field.as_ref().is_none_or(says_nothing) {
+        *field = Some(default);
+    }
+}
+
+fn source(volume: &mut Volume) {
+    let items = |items: &mut Option<Vec<DownwardAPIVolumeFile>>| {
+        for item in items.iter_mut().flatten() {
             item.field_ref.iter_mut().for_each(field_ref);
-            item.resource_field_ref.iter_mut().for_each(divisor);
+            item.resource_field_ref.iter_mut().for_each(amount);
         }
     };
-    match source {
-        VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) => {}
-        VolumeSource::ConfigMap(document) | VolumeSource::Secret(document) => {
-            document.default_mode.get_or_insert(FILE_MODE);
-        }
-        VolumeSource::DownwardApi(downward) => {
-            downward.default_mode.get_or_insert(FILE_MODE);
-            items(&mut downward.items);
-        }
-        VolumeSource::Projected(projected) => {
-            projected.default_mode.get_or_insert(FILE_MODE);
-            for part in &mut projected.sources {
-                match part {
-                    ProjectedSource::DownwardApi(list) => items(list),
-                    ProjectedSource::ServiceAccountToken(token) => {
-                        token.expiration_seconds.get_or_insert(3600);
-                    }
-                    ProjectedSource::ConfigMap(_) | ProjectedSource::Secret(_) | ProjectedSource::Unclear(_) => {}
-                }
+    if let Some(document) = &mut volume.config_map {
+        document.default_mode.get_or_insert(FILE_MODE);
+    }
+    if let Some(document) = &mut volume.secret {
+        document.default_mode.get_or_insert(FILE_MODE);
+    }
+    if let Some(downward) = &mut volume.downward_api {
+        downward.default_mode.get_or_insert(FILE_MODE);
+        items(&mut downward.items);
+    }
+    if let Some(projected) = &mut volume.projected {
+        projected.default_mode.get_or_insert(FILE_MODE);
+        for part in projected.sources.iter_mut().flatten() {
+            part.downward_api.iter_mut().for_each(|downward| items(&mut downward.items));
+            if let Some(token) = &mut part.service_account_token {
+                token.expiration_seconds.get_or_insert(TOKEN_LIFETIME);
             }
         }
-        VolumeSource::Image(image) => {
-            if !image.reference.is_empty() {
-                image.pull_policy.get_or_insert_with(|| PullPolicy::default_for(&image.reference));
-            }
-        }
+    }
+    if let Some(image) = &mut volume.image
+        && let Some(reference) = image.reference.as_ref().filter(|reference| !reference.is_empty())
+    {
+        let default = PullPolicy::default_for(reference).as_str().to_owned();
+        set_if(&mut image.pull_policy, String::is_empty, default);
     }
 }

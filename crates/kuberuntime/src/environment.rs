@@ -9,7 +9,7 @@ mod expand;
 use oci::Secret;
 
 use crate::documents::{Document, DocumentContent, DocumentKind, Documents, MissingDocument};
-use crate::pod::{Container, DocumentRef, EnvSource, KeyRef, Pod};
+use crate::pod::{Container, EnvSource, KeyRef, Pod};
 pub use downward::Surroundings;
 pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
 pub(crate) use expand::expand;
@@ -116,11 +116,12 @@ pub(crate) fn resolve(
         environment.set(name, Secret::new(value.clone()));
     }
     for from in &container.env_from {
-        if let Some(document) = &from.config_map {
-            whole(&mut environment, DocumentKind::ConfigMap, documents, namespace, document, &from.prefix)?;
-        }
-        if let Some(document) = &from.secret {
-            whole(&mut environment, DocumentKind::Secret, documents, namespace, document, &from.prefix)?;
+        let prefix = from.prefix.as_deref().unwrap_or_default();
+        let config_map = from.config_map_ref.as_ref().map(|from| (DocumentKind::ConfigMap, &from.name, from.optional));
+        let secret = from.secret_ref.as_ref().map(|from| (DocumentKind::Secret, &from.name, from.optional));
+        for (kind, name, optional) in config_map.into_iter().chain(secret) {
+            let Some(document) = find(kind, documents, name, optional.unwrap_or_default())? else { continue };
+            whole(&mut environment, kind, document, &format!("{namespace}/{name}"), prefix)?;
         }
     }
     for variable in &container.env {
@@ -128,7 +129,7 @@ pub(crate) fn resolve(
             let name = &variable.name;
             EnvironmentError(format!("failed to resolve the variable {name:?}: {what:?} cannot be shown in a variable"))
         };
-        let value = match &variable.source {
+        let value = match EnvSource::of(variable) {
             EnvSource::Literal(text) => Some(Secret::new(expand(text, |name| environment.get(name)))),
             EnvSource::Field(field) => {
                 let read = PodField::parse(&field.field_path, FieldUse::Variable);
@@ -168,29 +169,26 @@ fn text(kind: DocumentKind, content: &DocumentContent, document: &str, key: &str
     text.ok_or_else(|| EnvironmentError(format!("key {key} in {kind} {document} is not text in UTF-8")))
 }
 
-/// All keys of a document.
+/// All keys of a document, whose namespace and name are `name`.
 fn whole(
     environment: &mut Environment,
     kind: DocumentKind,
-    documents: &Documents,
-    namespace: &str,
-    DocumentRef { name, optional }: &DocumentRef,
+    document: &Document,
+    name: &str,
     prefix: &str,
 ) -> Result<(), EnvironmentError> {
-    let Some(found) = find(kind, documents, name, *optional)? else { return Ok(()) };
-    let document = format!("{namespace}/{name}");
     let mut keys = Vec::new();
-    for (key, content) in &found.data {
+    for (key, content) in &document.data {
         let variable = format!("{prefix}{key}");
         if is_name(&variable) {
-            environment.set(&variable, text(kind, content, &document, key)?);
+            environment.set(&variable, text(kind, content, name, key)?);
         } else {
             keys.push(variable);
         }
     }
     if !keys.is_empty() {
         let kind = if kind == DocumentKind::ConfigMap { "configMap" } else { "secret" };
-        environment.skipped.push(SkippedKeys { kind, document, keys });
+        environment.skipped.push(SkippedKeys { kind, document: name.to_owned(), keys });
     }
     Ok(())
 }
@@ -200,13 +198,13 @@ fn one(
     kind: DocumentKind,
     documents: &Documents,
     namespace: &str,
-    KeyRef { name, key, optional }: &KeyRef,
+    KeyRef { name, key, optional }: KeyRef<'_>,
 ) -> Result<Option<Secret>, EnvironmentError> {
-    let Some(found) = find(kind, documents, name, *optional)? else { return Ok(None) };
+    let Some(found) = find(kind, documents, name, optional)? else { return Ok(None) };
     let document = format!("{namespace}/{name}");
     match found.data.get(key) {
         Some(content) => text(kind, content, &document, key).map(Some),
-        None if *optional => Ok(None),
+        None if optional => Ok(None),
         None => Err(EnvironmentError(format!("couldn't find key {key} in {kind} {document}"))),
     }
 }

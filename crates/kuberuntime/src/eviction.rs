@@ -11,7 +11,7 @@ pub(crate) use disk_use::DiskAmount;
 pub use evictor::{Evictor, EvictorParts};
 
 use crate::identity::CONFIG_SOURCE_ANNOTATION;
-use crate::pod::{PRIORITY_CLASSES, Pod};
+use crate::pod::Pod;
 
 /// Name of the resource in the requests and limits of containers.
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
@@ -19,8 +19,7 @@ const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// Returns true for a pod that is never evicted: one of a local manifest, or of a system priority class.
 fn is_critical(pod: &Pod) -> bool {
     let is_local = pod.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source != "api");
-    let least = PRIORITY_CLASSES.iter().map(|(_, priority)| *priority).min();
-    is_local || pod.spec.priority.zip(least).is_some_and(|(priority, least)| priority >= least)
+    is_local || pod.spec.priority.is_some_and(|priority| priority >= manifest::CLUSTER_CRITICAL)
 }
 
 #[cfg(test)]

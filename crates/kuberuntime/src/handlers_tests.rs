@@ -48,12 +48,13 @@ fn ends(code: i32, stdout: &str, stderr: &str) -> FakeExec {
     FakeExec::Ends(ExecSyncOutput { exit_code: code, stdout: stdout.into(), stderr: stderr.into() })
 }
 
-fn handler(value: &Value) -> Handler {
-    Handler::from_json(&value.to_string()).expect("a handler")
+fn handler(value: &Value) -> LifecycleHandler {
+    manifest::decode_text(&value.to_string(), "handler").expect("a handler")
 }
 
 fn probe_of(value: &Value) -> Probe {
-    Probe { handler: handler(value), timeout_seconds: 1, ..Probe::default() }
+    let probe: Probe = manifest::decode_text(&value.to_string(), "probe").expect("a probe");
+    Probe { timeout_seconds: Some(1), ..probe }
 }
 
 impl Scene {
@@ -160,7 +161,7 @@ async fn places_are_found_by_number_by_name_and_by_host() {
     let cases = [
         (json!({"httpGet": {"path": "/", "port": "other"}}), "container \"web\" has no port \"other\""),
         (json!({"tcpSocket": {"port": "70000"}}), "invalid port number: 70000"),
-        (json!({"sleep": {"seconds": 1}}), "missing probe handler for web_default(u):web"),
+        (json!({}), "missing probe handler for web_default(u):web"),
     ];
     for (question, want) in cases {
         assert_eq!(scene.ask(&question).await, (ProbeOutcome::Unknown, want.into()));

@@ -2,9 +2,9 @@
 //! makes them, so that an unchanged manifest is the same pod after a restart. [`admit`] is the whole way from a manifest
 //! to a pod that can be run. Reads no file and no clock. Called by pod sources.
 
+use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 use serde_json::Value;
 
-use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 use crate::hash::fnv128a;
 use crate::pod::{Pod, ProjectedSource, VolumeSource};
 use crate::{set_defaults, validate};
@@ -115,10 +115,10 @@ fn needs_server(pod: &Pod) -> FieldErrors {
     }
     let path = FieldPath::new("spec").child("volumes");
     for (index, volume) in pod.spec.volumes.iter().enumerate() {
-        let VolumeSource::Projected(projected) = &volume.source else { continue };
+        let VolumeSource::Projected(projected) = VolumeSource::of(volume) else { continue };
         let path = path.index(index).child("projected").child("sources");
-        for (index, source) in projected.sources.iter().enumerate() {
-            if matches!(source, ProjectedSource::ServiceAccountToken(_)) {
+        for (index, source) in projected.sources.iter().flatten().enumerate() {
+            if matches!(ProjectedSource::of(source), ProjectedSource::ServiceAccountToken(_)) {
                 let path = path.index(index).child("serviceAccountToken");
                 errors.not_supported(path, "tokens of service accounts come from an API server");
             }

@@ -5,10 +5,11 @@
 use std::collections::BTreeMap;
 
 use image_manager::ObjectRef;
+use manifest::decode_text;
 use serde_json::{Value, json};
 
 use crate::hash::{fnv32a, fnv64a};
-use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
+use crate::pod::{Container, ContainerKind, ContainerPort, LifecycleHandler, Pod};
 
 /// On sandboxes and containers: name of the pod. The kubelet's label, as the three below.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
@@ -167,7 +168,7 @@ impl PodOwner {
 }
 
 /// Facts about a container that its labels and annotations keep.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ContainerInfo {
     /// Name within the pod; empty without the label.
     pub name: String,
@@ -186,7 +187,7 @@ pub struct ContainerInfo {
     /// Seconds to end that its pod gave.
     pub termination_grace_period: Option<i64>,
     /// Hook to run before the container is stopped.
-    pub pre_stop: Option<Handler>,
+    pub pre_stop: Option<LifecycleHandler>,
     /// Ports, for hooks that name them.
     pub ports: Vec<ContainerPort>,
     /// Annotations that are there and cannot be read; they count as absent.
@@ -202,8 +203,10 @@ impl ContainerInfo {
         let restart_count = read(annotations, RESTART_COUNT, &mut unreadable, |text| text.parse().ok());
         let deletion = read(annotations, DELETION_GRACE_PERIOD, &mut unreadable, |text| text.parse().ok());
         let termination = read(annotations, TERMINATION_GRACE_PERIOD, &mut unreadable, |text| text.parse().ok());
-        let pre_stop = read(annotations, PRE_STOP, &mut unreadable, |text| Handler::from_json(text).ok());
-        let ports = read(annotations, PORTS, &mut unreadable, |text| ContainerPort::list_from_json(text).ok());
+        let pre_stop =
+            read(annotations, PRE_STOP, &mut unreadable, |text| decode_text::<LifecycleHandler>(text, "handler").ok());
+        let ports =
+            read(annotations, PORTS, &mut unreadable, |text| decode_text::<Vec<ContainerPort>>(text, "ports").ok());
         let kind = read(annotations, KIND, &mut unreadable, |text| {
             [ContainerKind::Init, ContainerKind::Normal, ContainerKind::Ephemeral]
                 .into_iter()
@@ -309,6 +312,8 @@ mod tests {
         let (base, mut other) = (pod(), pod());
         let container = &mut other.spec.containers[0];
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));
+        // The value on containers that run: another one would replace all of them at an upgrade.
+        assert_eq!(container_hash(container), 0x6fd54626);
         let key = backoff_key(&base, &base.spec.containers[0]);
         container.command = vec!["x".into()];
         assert_eq!(container_hash(container), container_hash(&base.spec.containers[0]));

@@ -1,6 +1,6 @@
 //! Pods on a CRI runtime: the model of a pod, the actions that a pod needs (pure), and the code that performs them over
 //! `cri_api::RuntimeService`. Images are requested from `image_manager` only, and containers are probed over the
-//! network through `probe`. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
+//! network through [`probe`]. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
 #![deny(missing_docs)]
 
 mod actions;
@@ -12,7 +12,6 @@ mod documents;
 mod environment;
 mod events;
 pub mod eviction;
-mod field;
 pub mod handlers;
 mod hash;
 mod identity;
@@ -20,6 +19,7 @@ pub mod labels;
 pub mod logs;
 mod observed;
 pub mod pod;
+pub mod probe;
 pub mod probes;
 mod qos;
 mod restart_backoff;
@@ -38,8 +38,8 @@ pub(crate) use defaults::set_defaults;
 pub use documents::{Document, DocumentContent, DocumentKind, Documents, TokenKey};
 pub use environment::Surroundings;
 pub(crate) use environment::resolve as resolve_environment;
-pub use field::{FieldError, FieldErrors, FieldPath, FieldProblem};
 pub use identity::{Origin, admit};
+pub use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};
 pub use observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 pub use qos::QosClass;
 pub use status::api::{

@@ -6,7 +6,7 @@ use cri_api::{ContainerState, NamespaceMode, PodSandboxStatus};
 use crate::labels::{ContainerInfo, PodOwner};
 
 /// A pod as the runtime shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObservedPod {
     /// Whose sandboxes and containers these are.
     pub owner: PodOwner,
@@ -17,7 +17,7 @@ pub struct ObservedPod {
 }
 
 /// A sandbox as the runtime shows it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObservedSandbox {
     /// Id of the sandbox in the runtime.
     pub id: String,
@@ -36,7 +36,7 @@ pub struct ObservedSandbox {
 }
 
 /// A container as the runtime shows it. Times are nanoseconds since the epoch, 0 for "not yet".
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ObservedContainer {
     /// Id of the container in the runtime.
     pub id: String,

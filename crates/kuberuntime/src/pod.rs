@@ -1,55 +1,42 @@
-//! The model of a pod: what a runtime on one node can honour of Kubernetes' `Pod`, as small types of our own. It is read
-//! from a manifest as JSON (YAML is the caller's affair), strictly: an unknown field is refused by its path, and so is
-//! one that Kubernetes knows and this node cannot honour, with the reason; fields that only a scheduler or an API server
-//! uses are passed over. Zero means "not set", as in Kubernetes' own types, until `set_defaults` was there.
+//! The model of a pod: the API's types, with the few values that the pod runner derives from them. It is read from a manifest
+//! as JSON (YAML is the caller's affair), strictly: an unknown field is refused by its path, and so is one that Kubernetes
+//! knows and this node cannot honour, with the reason; fields that only a scheduler or an API server uses are passed over.
 //!
 //! Called by pod sources through [`crate::admit`], and by other readers of pods.
 
-mod container;
-mod handler;
+mod convert;
+mod ephemeral;
 mod images;
-mod macros;
-pub(crate) mod read;
-mod security;
+mod source;
 mod spec;
+mod unsupported;
 mod values;
-mod variable;
-mod volume;
-mod workload;
-mod workload_kind;
+mod words;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Map, Value};
+use k8s_openapi::api::core::v1::PodTemplateSpec;
+pub use k8s_openapi::api::core::v1::{
+    ContainerPort, ContainerRestartRule, ContainerRestartRuleOnExitCodes, DownwardAPIVolumeFile, EmptyDirVolumeSource,
+    EnvVar, HTTPGetAction, HostAlias, KeyToPath, LifecycleHandler, ObjectFieldSelector, PodDNSConfig, Probe,
+    ResourceFieldSelector, SeccompProfile, SecurityContext, ServiceAccountTokenProjection, Sysctl, Volume, VolumeMount,
+};
+pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use manifest::{FieldErrors, FieldPath, decode};
+use serde_json::Value;
 
 use crate::documents::{DocumentKind, TokenKey};
-use crate::field::{FieldErrors, FieldPath};
-pub use container::{
-    Container, ContainerKind, ContainerPort, EphemeralContainer, ExitCodeOperator, ExitCodes, MountPropagation,
-    Protocol, RecursiveReadOnly, Resources, RestartAction, RestartPolicy, RestartRule, TerminationMessagePolicy,
-    VolumeMount,
-};
-pub use handler::{
-    ExecAction, GrpcAction, Handler, HttpGetAction, HttpHeader, Lifecycle, Probe, Scheme, SleepAction, TcpAction,
-};
 pub use images::{ImageRole, PodImage};
-use macros::object;
-pub(crate) use macros::words;
-use read::{Json as _, ManifestField, ManifestFields, ManifestObject, Plain};
-pub use security::{
-    Capabilities, PodSecurityContext, ProcMount, Profile, ProfileKind, SeLinuxOptions, SecurityContext,
-    SupplementalGroupsPolicy, Sysctl,
+pub(crate) use source::{
+    DocumentFiles, EnvSource, KeyRef, ProjectedSource, TOKEN_LIFETIME, VolumeSource, divisor, is_in_memory, size_limit,
+    token_key,
 };
-pub use spec::{DnsConfig, DnsOption, DnsPolicy, HostAlias, PodSpec};
-pub(crate) use spec::{NODE_CRITICAL, PRIORITY_CLASSES};
-pub use values::IntOrText;
-pub use variable::{DocumentRef, EnvFromSource, EnvSource, EnvVar, FieldRef, KeyRef, ResourceFieldRef};
-pub use volume::{
-    DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathType, HostPathVolume, ImageVolume,
-    KeyToPath, Medium, ProjectedSource, ProjectedVolume, TokenProjection, Volume, VolumeSource,
+pub use spec::{Container, EphemeralContainer, PodSpec, Resources};
+pub(crate) use words::words;
+pub use words::{
+    ContainerKind, DnsPolicy, ExitCodeOperator, HostPathType, MountPropagation, ProcMount, ProfileKind, Protocol,
+    RecursiveReadOnly, RestartAction, RestartPolicy, Scheme, SupplementalGroupsPolicy, TerminationMessagePolicy, Word,
 };
-pub use workload::{Workload, WorkloadError, WorkloadNote};
-pub use workload_kind::{KindError, WorkloadKind};
 
 /// A pod of API version `v1`, without its status.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,29 +47,27 @@ pub struct Pod {
     pub spec: PodSpec,
 }
 
-object! {
-    /// Metadata of an object.
-    #[derive(Clone, Debug, Default, PartialEq, Eq)]
-    pub struct Metadata (ignored_in_metadata) {
-        /// Name within the namespace.
-        pub name: String = "name",
-        /// Prefix of a name that an API server generates.
-        pub generate_name: String = "generateName",
-        /// Namespace; `default` unless said.
-        pub namespace: String = "namespace",
-        /// Unique id; that of a static pod is a hash of its manifest.
-        pub uid: String = "uid",
-        /// Labels, by which clients select objects.
-        pub labels: BTreeMap<String, String> = "labels",
-        /// Annotations; some are read by runtimes.
-        pub annotations: BTreeMap<String, String> = "annotations",
-        /// When its deletion was asked for.
-        pub deletion_timestamp: Option<jiff::Timestamp> = "deletionTimestamp",
-        /// How long it then may take to end.
-        pub deletion_grace_period_seconds: Option<i64> = "deletionGracePeriodSeconds",
-        /// Counts the changes of its spec.
-        pub generation: Option<i64> = "generation",
-    }
+/// Metadata of an object. Empty texts are not set.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// Name within the namespace.
+    pub name: String,
+    /// Prefix of a name that an API server generates.
+    pub generate_name: String,
+    /// Namespace; `default` unless it is set.
+    pub namespace: String,
+    /// Unique id; that of a static pod is a hash of its manifest.
+    pub uid: String,
+    /// Labels, by which clients select objects.
+    pub labels: BTreeMap<String, String>,
+    /// Annotations; some are read by runtimes.
+    pub annotations: BTreeMap<String, String>,
+    /// When its deletion was asked for.
+    pub deletion_timestamp: Option<jiff::Timestamp>,
+    /// How long it then may take to end.
+    pub deletion_grace_period_seconds: Option<i64>,
+    /// Counts the changes of its spec.
+    pub generation: Option<i64>,
 }
 
 impl Pod {
@@ -91,23 +76,29 @@ impl Pod {
     #[must_use]
     pub fn read_all(value: &Value) -> (Self, FieldErrors) {
         let mut errors = FieldErrors::default();
-        let pod = Self::from_value(value, FieldPath::default(), &mut errors).unwrap_or_default();
+        if value.is_object() {
+            for (name, wanted) in [("apiVersion", "v1"), ("kind", "Pod")] {
+                check_type(value, name, wanted, &mut errors);
+            }
+        }
+        let (pod, found) = Self::read_typed(value);
+        errors.merge(found);
         (pod, errors.in_order_of(value, &FieldPath::default()))
     }
 
     /// The same of an object of which it is known that it is a pod: items of lists do not say so.
     pub(crate) fn read_typed(value: &Value) -> (Self, FieldErrors) {
+        let root = FieldPath::default();
+        let (template, found) = decode::<PodTemplateSpec>(value, &root);
         let mut errors = FieldErrors::default();
-        let typed = TypedPod::from_value(value, FieldPath::default(), &mut errors);
-        (typed.map(|TypedPod(pod)| pod).unwrap_or_default(), errors)
-    }
-
-    /// The same of the template in a workload, which stands at `path` of it.
-    #[must_use]
-    pub fn read_template(value: &Value, path: FieldPath) -> (Self, FieldErrors) {
-        let mut errors = FieldErrors::default();
-        let template = Template::from_value(value, path.clone(), &mut errors);
-        (template.map(|Template(pod)| pod).unwrap_or_default(), errors.in_order_of(value, &path))
+        unsupported::sort_read_errors(found, &mut errors);
+        if value.is_object() && value.get("spec").is_none_or(Value::is_null) {
+            errors.required(root.child("spec"), "");
+        }
+        let (spec, path) = (template.spec.unwrap_or_default(), root.child("spec"));
+        unsupported::refuse(&spec, &path, &mut errors);
+        let spec = PodSpec::of_api(spec, &path, &mut errors);
+        (Self { metadata: Metadata::of_api(template.metadata.unwrap_or_default()), spec }, errors)
     }
 
     /// Reads a pod, without filling anything in and without asking whether it is valid. [`crate::admit`] does all three.
@@ -124,7 +115,7 @@ impl Pod {
     /// of variables are in it, so only its owner may see it.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        self.to_value()
+        serde_json::to_value(self.to_api()).expect("types of the API have texts as keys")
     }
 
     /// `web_default(uid)`, as the kubelet names pods in messages.
@@ -156,18 +147,18 @@ impl Pod {
             names.insert((kind, name.to_owned()));
         };
         self.spec.image_pull_secrets.iter().for_each(|name| add(DocumentKind::Secret, name));
-        for (kind, name) in self.spec.volumes.iter().flat_map(|volume| volume.source.documents()) {
+        for (kind, name) in self.spec.volumes.iter().flat_map(|volume| VolumeSource::of(volume).documents()) {
             add(kind, name);
         }
         for (_, container) in self.all_containers() {
             for from in &container.env_from {
-                from.config_map.iter().for_each(|from| add(DocumentKind::ConfigMap, &from.name));
-                from.secret.iter().for_each(|from| add(DocumentKind::Secret, &from.name));
+                from.config_map_ref.iter().for_each(|from| add(DocumentKind::ConfigMap, &from.name));
+                from.secret_ref.iter().for_each(|from| add(DocumentKind::Secret, &from.name));
             }
             for variable in &container.env {
-                match &variable.source {
-                    EnvSource::ConfigMapKey(key) => add(DocumentKind::ConfigMap, &key.name),
-                    EnvSource::SecretKey(key) => add(DocumentKind::Secret, &key.name),
+                match EnvSource::of(variable) {
+                    EnvSource::ConfigMapKey(key) => add(DocumentKind::ConfigMap, key.name),
+                    EnvSource::SecretKey(key) => add(DocumentKind::Secret, key.name),
                     _ => {}
                 }
             }
@@ -178,7 +169,7 @@ impl Pod {
     /// The tokens that volumes of the pod are made of.
     #[must_use]
     pub fn tokens(&self) -> BTreeSet<TokenKey> {
-        self.spec.volumes.iter().flat_map(|volume| volume.source.tokens()).map(TokenProjection::key).collect()
+        self.spec.volumes.iter().flat_map(|volume| VolumeSource::of(volume).tokens()).map(token_key).collect()
     }
 
     /// Returns true if the pod shares the node's network.
@@ -188,76 +179,19 @@ impl Pod {
     }
 }
 
-impl ManifestObject for Pod {
-    fn read(fields: &mut ManifestFields<'_>) -> Self {
-        for (name, want) in [("apiVersion", "v1"), ("kind", "Pod")] {
-            let path = fields.path().child(name);
-            match fields.get::<String>(name) {
-                Some(text) if text == want => {}
-                Some(text) => fields.errors().unsupported(path, text, &[want]),
-                None => fields.errors().required(path, ""),
+/// Checks that the field `name` of an object is `wanted`.
+fn check_type(object: &Value, name: &str, wanted: &str, errors: &mut FieldErrors) {
+    let path = FieldPath::new(name);
+    match object.get(name) {
+        None | Some(Value::Null) => errors.required(path, ""),
+        Some(value) => {
+            let (text, found) = decode::<String>(value, &path);
+            if found.is_empty() && text != wanted {
+                errors.unsupported(path, text, &[wanted]);
             }
+            errors.merge(found);
         }
-        // What was observed elsewhere says nothing about this node.
-        fields.ignored(&["status"]);
-        let Template(pod) = Template::read(fields);
-        pod
     }
-
-    fn write(&self, object: &mut Map<String, Value>) {
-        object.insert("apiVersion".to_owned(), "v1".into());
-        object.insert("kind".to_owned(), "Pod".into());
-        ManifestField::write(&self.metadata, "metadata", object);
-        object.insert("spec".to_owned(), self.spec.to_value());
-    }
-}
-
-/// A pod of an API server, which answers nothing else where pods are asked for.
-struct TypedPod(Pod);
-
-impl ManifestObject for TypedPod {
-    fn read(fields: &mut ManifestFields<'_>) -> Self {
-        fields.ignored(&["apiVersion", "kind", "status"]);
-        let Template(pod) = Template::read(fields);
-        Self(pod)
-    }
-
-    fn write(&self, object: &mut Map<String, Value>) {
-        self.0.write(object);
-    }
-}
-
-/// A pod without what makes it an object of its own.
-struct Template(Pod);
-
-impl ManifestObject for Template {
-    fn read(fields: &mut ManifestFields<'_>) -> Self {
-        let metadata = fields.get("metadata").unwrap_or_default();
-        let spec = fields.get("spec");
-        if spec.is_none() && !fields.has("spec") {
-            let path = fields.path().child("spec");
-            fields.errors().required(path, "");
-        }
-        Self(Pod { metadata, spec: spec.unwrap_or_default() })
-    }
-
-    fn write(&self, object: &mut Map<String, Value>) {
-        self.0.write(object);
-    }
-}
-
-impl Plain for Metadata {}
-
-fn ignored_in_metadata(fields: &mut ManifestFields<'_>) {
-    fields.ignored(&[
-        "clusterName",
-        "creationTimestamp",
-        "finalizers",
-        "managedFields",
-        "ownerReferences",
-        "resourceVersion",
-        "selfLink",
-    ]);
 }
 
 #[cfg(test)]

@@ -161,41 +161,36 @@ fn a_large_manifest_is_read_whole() {
     assert_eq!((spec.priority, spec.termination_grace_period_seconds), (Some(2_000_001_000), Some(5)));
     assert_eq!((&*spec.service_account_name, &*spec.runtime_class_name), ("clerk", "kata"));
     assert_eq!((&spec.image_pull_secrets[..], spec.dns_policy), (&["pull".to_owned()][..], Some(DnsPolicy::None)));
-    assert_eq!(
-        spec.volumes[1].source,
-        VolumeSource::EmptyDir(EmptyDirVolume {
-            medium: Some(Medium::Memory),
-            size_limit: Some(Quantity::bytes(64 << 20))
-        })
-    );
-    assert_eq!(spec.volumes[2].source, VolumeSource::EmptyDir(EmptyDirVolume::default()));
-    let VolumeSource::ConfigMap(settings) = &spec.volumes[3].source else { panic!("a ConfigMap") };
+    let source = |index: usize| VolumeSource::of(&spec.volumes[index]);
+    let VolumeSource::EmptyDir(scratch) = source(1) else { panic!("an empty directory") };
+    assert_eq!((is_in_memory(scratch), size_limit(scratch)), (true, Some(Quantity::bytes(64 << 20))));
+    let VolumeSource::EmptyDir(plain) = source(2) else { panic!("an empty directory") };
+    assert_eq!((is_in_memory(plain), size_limit(plain)), (false, None));
+    let VolumeSource::ConfigMap(settings) = source(3) else { panic!("a ConfigMap") };
     assert_eq!((settings.default_mode, settings.items[0].mode, settings.optional), (Some(0o644), Some(0o400), true));
-    let VolumeSource::Secret(login) = &spec.volumes[4].source else { panic!("a Secret") };
-    assert_eq!((&*login.name, login.default_mode), ("login", Some(0o400)));
-    let VolumeSource::Projected(ProjectedVolume { sources, .. }) = &spec.volumes[6].source else { panic!("projected") };
-    assert_eq!(sources.len(), 3);
-    let image = VolumeSource::Image(ImageVolume {
-        reference: "registry.example/data:1".into(),
-        pull_policy: Some(PullPolicy::IfNotPresent),
-    });
-    assert_eq!(spec.volumes[7].source, image);
+    let VolumeSource::Secret(login) = source(4) else { panic!("a Secret") };
+    assert_eq!((login.name, login.default_mode), ("login", Some(0o400)));
+    let VolumeSource::Projected(projected) = source(6) else { panic!("projected") };
+    assert_eq!(projected.sources.as_ref().map(Vec::len), Some(3));
+    let VolumeSource::Image(image) = source(7) else { panic!("an image") };
+    let read = (image.reference.as_deref(), image.pull_policy.as_deref());
+    assert_eq!(read, (Some("registry.example/data:1"), Some("IfNotPresent")));
     assert!(spec.init_containers[1].is_sidecar() && !spec.init_containers[0].is_sidecar());
     assert_eq!(spec.init_containers[0].image_pull_policy, Some(PullPolicy::Always));
 
     let web = &spec.containers[0];
-    assert_eq!((web.ports[0].host_port, web.ports[1].protocol), (80, Protocol::Udp));
+    assert_eq!((web.ports[0].host_port, Protocol::of_port(&web.ports[1])), (Some(80), Protocol::Udp));
     assert_eq!(web.resources.requests["memory"], Quantity::bytes(1 << 30));
     assert_eq!(web.resources.limits["cpu"], Quantity::milli(1500));
-    assert_eq!(
-        web.env[1].source,
-        EnvSource::Field(FieldRef { api_version: "v1".into(), field_path: "status.podIP".into() })
-    );
+    let EnvSource::Field(field) = EnvSource::of(&web.env[1]) else { panic!("a field") };
+    assert_eq!((field.api_version.as_deref(), &*field.field_path), (Some("v1"), "status.podIP"));
     let probe = web.liveness_probe.as_ref().expect("there");
-    assert_eq!((probe.period_seconds, probe.failure_threshold, probe.timeout_seconds), (10, 3, 1));
-    let http = probe.handler.http_get.as_ref().expect("there");
-    assert_eq!((&*http.path, http.scheme, &http.port), ("/", Some(Scheme::Http), &IntOrText::Text("http".into())));
-    assert_eq!(web.restart_policy_rules[0].exit_codes.values, [42, 43]);
+    assert_eq!((probe.period_seconds, probe.failure_threshold, probe.timeout_seconds), (Some(10), Some(3), Some(1)));
+    let http = probe.http_get.as_ref().expect("there");
+    let read = (http.path.as_deref(), http.scheme.as_deref(), &http.port);
+    assert_eq!(read, (Some("/"), Some("HTTP"), &IntOrString::String("http".into())));
+    let codes = web.restart_policy_rules[0].exit_codes.as_ref().and_then(|codes| codes.values.as_deref());
+    assert_eq!(codes, Some(&[42, 43][..]));
     assert_eq!(
         (web.termination_message_path.as_str(), web.restart_policy),
         ("/dev/termination-log", Some(RestartPolicy::Never))
@@ -217,12 +212,6 @@ fn images_come_in_the_order_of_their_use() {
         "spec.containers{web} registry.example/web:1 IfNotPresent",
     ];
     assert_eq!(images, want);
-    // A template is a pod without a kind; what is wrong with it has the whole way as its path.
-    let template =
-        json!({"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "x", "y": 1}]}});
-    let (pod, errors) = Pod::read_template(&template, crate::FieldPath::new("spec").child("template"));
-    assert_eq!((pod.images().len(), pod.metadata.labels["a"].as_str()), (1, "b"));
-    assert_eq!(errors.to_string(), "spec.template.spec.containers[0].y: Unknown field");
 }
 
 #[test]
@@ -233,27 +222,39 @@ fn no_value_of_a_variable_is_shown() {
 }
 
 #[test]
-fn handlers_come_back_out_of_annotations() {
-    let pod = Pod::from_json(&yaml(LARGE)).expect("read");
+fn handlers_and_ports_are_written_to_annotations_and_read_again() {
+    let mut pod = Pod::from_json(&yaml(LARGE)).expect("read");
+    set_defaults(&mut pod);
     let web = &pod.spec.containers[0];
-    for handler in [
-        web.lifecycle.pre_stop.as_ref(),
-        web.lifecycle.post_start.as_ref(),
-        web.liveness_probe.as_ref().map(|probe| &probe.handler),
-        web.startup_probe.as_ref().map(|probe| &probe.handler),
-    ] {
-        let handler = handler.expect("there");
+    for handler in [&web.lifecycle.pre_stop, &web.lifecycle.post_start] {
+        let handler = handler.as_ref().expect("there");
         let text = serde_json::to_string(handler).expect("JSON");
-        assert_eq!(Handler::from_json(&text).as_ref(), Ok(handler), "{text}");
+        assert_eq!(manifest::decode_text::<LifecycleHandler>(&text, "handler").as_ref(), Ok(handler), "{text}");
     }
     assert_eq!(
         serde_json::to_value(&web.ports).expect("JSON"),
         json!([
-            {"name": "http", "containerPort": 80, "protocol": "TCP"},
-            {"containerPort": 53, "protocol": "UDP"},
+            {"name": "http", "containerPort": 80, "hostPort": 80, "protocol": "TCP"},
+            {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
         ])
     );
-    assert!(Handler::from_json("{").is_err() && Handler::from_json("{\"exce\": {}}").is_err());
+}
+
+#[test]
+fn fields_of_schedulers_and_servers_are_passed_over_whatever_is_in_them() {
+    let plain = spec(json!({"containers": [{"name": "c", "image": "x:1"}]}));
+    let mut manifest = plain.clone();
+    manifest["status"] = json!({"phase": 7, "odd": 1});
+    manifest["metadata"]["managedFields"] = json!([{"manager": 1, "odd": 1}]);
+    manifest["metadata"]["clusterName"] = json!("");
+    manifest["metadata"]["resourceVersion"] = json!("7");
+    manifest["spec"]["affinity"] = json!({"nodeAffinity": 7, "odd": {}});
+    manifest["spec"]["tolerations"] = json!("all");
+    manifest["spec"]["overhead"] = json!({"cpu": []});
+    manifest["spec"]["securityContext"] = json!({"fsGroupChangePolicy": "Odd"});
+    manifest["spec"]["containers"][0]["resizePolicy"] = json!([{"odd": 1}, 7]);
+    let written = Pod::from_json(&manifest).expect("readable").to_json();
+    assert_eq!(written, Pod::from_json(&plain).expect("readable").to_json());
 }
 
 #[test]
@@ -335,6 +336,23 @@ fn what_cannot_be_read_is_told_with_its_place() {
         (spec(json!({"nodeName": 7})), "spec.nodeName: Invalid value: 7: must be text"),
         (spec(json!({"hostnetwork": true})), "spec.hostnetwork: Unknown field; did you mean \"hostNetwork\"?"),
         (spec(json!({"foo": 1})), "spec.foo: Unknown field"),
+        (
+            spec(json!({"containers": [{"lifecycle": {"postStart": {"grpc": {"port": 1}}}}]})),
+            "spec.containers[0].lifecycle.postStart.grpc: Unknown field",
+        ),
+        (
+            spec(json!({"containers": [{"livenessProbe": {"sleep": {"seconds": 1}}}]})),
+            "spec.containers[0].livenessProbe.sleep: Unknown field",
+        ),
+        (
+            spec(json!({"containers": [{"volumeMounts": [{"mountPropagation": "Both"}]}]})),
+            "spec.containers[0].volumeMounts[0].mountPropagation: Unsupported value: \"Both\": supported values: \"None\", \
+             \"HostToContainer\", \"Bidirectional\"",
+        ),
+        (
+            spec(json!({"workloadRef": {"name": "w"}})),
+            "spec.workloadRef: Not supported: pods of this node belong to no workload",
+        ),
         (
             spec(json!({"containers": [{"resources": {"limits": {"cpu": "1 core"}}}]})),
             "spec.containers[0].resources.limits[cpu]: Invalid value: \"1 core\": quantities must match the regular \

@@ -3,7 +3,9 @@
 
 use oci::Quantity;
 
-use crate::pod::{Container, NODE_CRITICAL, Pod, words};
+use manifest::NODE_CRITICAL;
+
+use crate::pod::{Container, Pod, words};
 
 words! {
     /// How safe a pod is when the node runs out of something.

@@ -10,8 +10,9 @@ mod security;
 mod variables;
 mod volumes;
 
-use crate::field::{FieldErrors, FieldPath};
-use crate::pod::{DnsConfig, DnsPolicy, Metadata, Pod, PodSpec};
+use manifest::{FieldErrors, FieldPath};
+
+use crate::pod::{DnsPolicy, Metadata, Pod, PodDNSConfig, PodSpec};
 pub(crate) use names::{config_key, subdomain};
 use names::{label, label_value, needed, qualified_name, report};
 pub(crate) use resources::page_size;
@@ -56,7 +57,7 @@ fn metadata(metadata: &Metadata, errors: &mut FieldErrors) {
     }
     let bytes: usize = metadata.annotations.iter().map(|(key, value)| key.len() + value.len()).sum();
     if bytes > ANNOTATIONS {
-        errors.push(path.child("annotations"), crate::field::FieldProblem::TooLong { max: ANNOTATIONS });
+        errors.push(path.child("annotations"), manifest::FieldProblem::TooLong { max: ANNOTATIONS });
     }
 }
 
@@ -110,7 +111,7 @@ fn network(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (index, alias) in spec.host_aliases.iter().enumerate() {
         let path = path.child("hostAliases").index(index);
         needed(errors, path.child("ip"), &alias.ip, names::ip);
-        for (index, name) in alias.hostnames.iter().enumerate() {
+        for (index, name) in alias.hostnames.iter().flatten().enumerate() {
             needed(errors, path.child("hostnames").index(index), name, subdomain);
         }
     }
@@ -118,41 +119,44 @@ fn network(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     if let Some(config) = &spec.dns_config {
         dns(config, &path, errors);
     }
-    let servers = spec.dns_config.as_ref().map_or(0, |config| config.nameservers.len());
+    let servers = spec.dns_config.iter().flat_map(|config| &config.nameservers).flatten().count();
     if spec.dns_policy == Some(DnsPolicy::None) && servers == 0 {
         let detail = "must provide at least one DNS nameserver when `dnsPolicy` is None";
         errors.required(if spec.dns_config.is_some() { path.child("nameservers") } else { path }, detail);
     }
 }
 
-fn dns(config: &DnsConfig, path: &FieldPath, errors: &mut FieldErrors) {
+fn dns(config: &PodDNSConfig, path: &FieldPath, errors: &mut FieldErrors) {
     const SERVERS: usize = 3;
     const SEARCHES: usize = 32;
     const SEARCH_BYTES: usize = 2048;
-    if config.nameservers.len() > SERVERS {
+    let list = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
+    let (nameservers, searches) = (list(&config.nameservers), list(&config.searches));
+    if nameservers.len() > SERVERS {
         let detail = format!("must not have more than {SERVERS} nameservers");
-        errors.invalid_plain(path.child("nameservers"), config.nameservers.len(), detail);
+        errors.invalid_plain(path.child("nameservers"), nameservers.len(), detail);
     }
-    for (index, server) in config.nameservers.iter().enumerate() {
+    for (index, server) in nameservers.iter().enumerate() {
         needed(errors, path.child("nameservers").index(index), server, names::ip);
     }
-    if config.searches.len() > SEARCHES {
+    if searches.len() > SEARCHES {
         let detail = format!("must not have more than {SEARCHES} search paths");
-        errors.invalid_plain(path.child("searches"), config.searches.len(), detail);
+        errors.invalid_plain(path.child("searches"), searches.len(), detail);
     }
-    if config.searches.join(" ").len() > SEARCH_BYTES {
+    if searches.join(" ").len() > SEARCH_BYTES {
         let detail = format!("must not have more than {SEARCH_BYTES} characters (including spaces) in the search list");
         errors.invalid_plain(path.child("searches"), "a list", detail);
     }
-    for (index, search) in config.searches.iter().enumerate() {
+    for (index, search) in searches.iter().enumerate() {
         let name = search.strip_suffix('.').unwrap_or(search);
         // The root alone stands for "no domain".
         if search != "." {
             needed(errors, path.child("searches").index(index), name, subdomain);
         }
     }
-    for (index, option) in config.options.iter().enumerate() {
-        needed(errors, path.child("options").index(index).child("name"), &option.name, |_| Vec::new());
+    for (index, option) in config.options.iter().flatten().enumerate() {
+        let name = option.name.as_deref().unwrap_or_default();
+        needed(errors, path.child("options").index(index).child("name"), name, |_| Vec::new());
     }
 }
 

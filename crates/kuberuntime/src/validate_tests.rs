@@ -290,10 +290,10 @@ fn containers() {
         ),
         (
             "lifecycle",
-            json!({"postStart": {"grpc": {"port": 1}}, "preStop": {"sleep": {"seconds": -1}}, "stopSignal": "TERM"}),
+            json!({"postStart": {}, "preStop": {"sleep": {"seconds": -1}}, "stopSignal": "TERM"}),
             &[
                 "spec.containers[0].lifecycle.stopSignal: Unsupported value: \"TERM\": supported values: \"SIGABRT\"",
-                "spec.containers[0].lifecycle.postStart.grpc: Forbidden: is for probes only",
+                "spec.containers[0].lifecycle.postStart: Required value: must specify a handler type",
                 "spec.containers[0].lifecycle.preStop.sleep.seconds: Invalid value: -1: must be greater than or equal to 0",
             ],
         ),

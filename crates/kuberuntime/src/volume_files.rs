@@ -6,7 +6,9 @@ use std::collections::BTreeMap;
 
 use crate::documents::{DocumentContent, DocumentKind, Documents, MissingDocument};
 use crate::environment::{FieldUse, PodField, Surroundings, amount};
-use crate::pod::{DocumentVolume, DownwardItem, Pod, ProjectedSource, ProjectedVolume, TokenProjection, VolumeSource};
+use crate::pod::{
+    DocumentFiles, DownwardAPIVolumeFile, Pod, ProjectedSource, ServiceAccountTokenProjection, VolumeSource, token_key,
+};
 
 /// Mode where none is set.
 const MODE: i32 = 0o644;
@@ -50,16 +52,19 @@ pub(crate) fn volume_files(
 ) -> Option<Result<VolumeFiles, VolumeError>> {
     let volume = pod.spec.volumes.iter().find(|volume| volume.name == name)?;
     let mut maker = VolumeFilesMaker { pod, volume: name, documents, around, files: VolumeFiles::new() };
-    let made = match &volume.source {
+    let made = match VolumeSource::of(volume) {
         VolumeSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, volume.default_mode),
         VolumeSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, volume.default_mode),
-        VolumeSource::DownwardApi(volume) => maker.downward(&volume.items, volume.default_mode),
-        VolumeSource::Projected(ProjectedVolume { sources, default_mode }) => {
-            sources.iter().try_for_each(|source| match source {
-                ProjectedSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, *default_mode),
-                ProjectedSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, *default_mode),
-                ProjectedSource::DownwardApi(items) => maker.downward(items, *default_mode),
-                ProjectedSource::ServiceAccountToken(token) => maker.token(token, *default_mode),
+        VolumeSource::DownwardApi(volume) => {
+            maker.downward(volume.items.as_deref().unwrap_or_default(), volume.default_mode)
+        }
+        VolumeSource::Projected(volume) => {
+            let mode = volume.default_mode;
+            volume.sources.iter().flatten().try_for_each(|source| match ProjectedSource::of(source) {
+                ProjectedSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, mode),
+                ProjectedSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, mode),
+                ProjectedSource::DownwardApi(items) => maker.downward(items, mode),
+                ProjectedSource::ServiceAccountToken(token) => maker.token(token, mode),
                 ProjectedSource::Unclear(_) => Err(maker.no_field("a source")),
             })
         }
@@ -69,8 +74,13 @@ pub(crate) fn volume_files(
 }
 
 impl VolumeFilesMaker<'_> {
-    fn document(&mut self, kind: DocumentKind, volume: &DocumentVolume, mode: Option<i32>) -> Result<(), VolumeError> {
-        let (kind_name, name) = (kind.lower_case(), &volume.name);
+    fn document(
+        &mut self,
+        kind: DocumentKind,
+        volume: DocumentFiles<'_>,
+        mode: Option<i32>,
+    ) -> Result<(), VolumeError> {
+        let (kind_name, name) = (kind.lower_case(), volume.name);
         let Some(document) = self.documents.get(kind, name) else {
             return match self.documents.missing(kind, name) {
                 MissingDocument::Absent(..) if volume.optional => Ok(()),
@@ -80,7 +90,7 @@ impl VolumeFilesMaker<'_> {
         if volume.items.is_empty() {
             return document.files().try_for_each(|(key, content)| self.put(key, mode, content.clone()));
         }
-        for item in &volume.items {
+        for item in volume.items {
             match document.file(&item.key) {
                 Some(content) => self.put(&item.path, item.mode.or(mode), content.clone())?,
                 None if volume.optional => {}
@@ -94,8 +104,8 @@ impl VolumeFilesMaker<'_> {
     }
 
     /// Owners of the volume alone may read a token, where the volume has some.
-    fn token(&mut self, token: &TokenProjection, mode: Option<i32>) -> Result<(), VolumeError> {
-        let content = match self.documents.tokens.get(&token.key()) {
+    fn token(&mut self, token: &ServiceAccountTokenProjection, mode: Option<i32>) -> Result<(), VolumeError> {
+        let content = match self.documents.tokens.get(&token_key(token)) {
             Some(Ok(content)) => content.clone(),
             Some(Err(reason)) => return Err(self.error(format!("failed to fetch token: {reason}"))),
             None => return Err(self.error("failed to fetch token: nobody makes tokens on this node".to_owned())),
@@ -104,7 +114,7 @@ impl VolumeFilesMaker<'_> {
         self.put(&token.path, if shared { Some(0o600) } else { mode }, content)
     }
 
-    fn downward(&mut self, items: &[DownwardItem], mode: Option<i32>) -> Result<(), VolumeError> {
+    fn downward(&mut self, items: &[DownwardAPIVolumeFile], mode: Option<i32>) -> Result<(), VolumeError> {
         for item in items {
             let text = match (&item.field_ref, &item.resource_field_ref) {
                 (Some(field), _) => PodField::parse(&field.field_path, FieldUse::File)

@@ -7,6 +7,7 @@ use credentials::{PullSecret, ServiceAccount};
 use image_manager::PullPolicy;
 
 use crate::error::{ManifestError, ManifestNote, ObjectOrigin};
+use crate::images::Role;
 
 /// A pod, or what a workload makes pods from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,32 +38,6 @@ impl Pod {
     /// `pod/web`, as kubectl names objects.
     pub fn title(&self) -> String {
         format!("{}/{}", self.kind.to_lowercase(), self.name)
-    }
-}
-
-/// Role of an image in its pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Role {
-    /// An image volume.
-    Volume,
-    /// An ephemeral container.
-    Ephemeral,
-    /// An init container.
-    Init,
-    /// A container.
-    Container,
-}
-
-impl Role {
-    /// Field of the spec.
-    fn field(self) -> &'static str {
-        match self {
-            Self::Volume => "volumes",
-            Self::Ephemeral => "ephemeralContainers",
-            Self::Init => "initContainers",
-            Self::Container => "containers",
-        }
     }
 }
 

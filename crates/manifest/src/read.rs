@@ -1,15 +1,14 @@
 //! Objects from manifests: which images a Pod, or the pod template of a workload, needs and under which policy, and the
-//! Secrets and ServiceAccounts that it may name. Pods are read by [`kuberuntime::pod::Workload`]; this module adds the
+//! Secrets and ServiceAccounts that it may name. Pods are read by [`crate::workload`]; this module adds the
 //! place of each object in its file. It pulls nothing, does not parse image names, and never shows the data of a Secret.
 //! Called by `ensure`, `explain` and the secrets directory.
 
 use std::path::Path;
 
-use kuberuntime::pod::WorkloadKind;
-
 use crate::error::ManifestError;
 use crate::object::Objects;
 use crate::place::ManifestDocument;
+use crate::workload_kind::WorkloadKind;
 use crate::yaml::{self, Node, Value};
 
 /// The API group of what kustomize builds manifests from.

@@ -6,7 +6,8 @@ use image_manager::PullPolicy;
 
 use super::*;
 use crate::error::ObjectOrigin;
-use crate::object::{AccountObject, Pod, Role, SecretObject};
+use crate::images::Role;
+use crate::object::{AccountObject, Pod, SecretObject};
 
 fn pods(text: &str) -> Vec<Pod> {
     parse("f.yaml", text).unwrap_or_else(|e| panic!("{e}\n{text}")).pods

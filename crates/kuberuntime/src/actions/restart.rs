@@ -7,7 +7,7 @@ use cri_api::ContainerState;
 use super::plan::{ContainerReset, PodActions};
 use super::reason::{LeaveReason, StartReason};
 use crate::observed::{ObservedContainer, ObservedPod};
-use crate::pod::{Container, ContainerKind, ExitCodeOperator, Pod, RestartAction, RestartPolicy};
+use crate::pod::{Container, ContainerKind, ExitCodeOperator, Pod, RestartAction, RestartPolicy, Word as _};
 
 /// Decision about one container.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,12 +62,13 @@ pub(super) fn after_failure(pod: &Pod, container: &Container) -> bool {
 /// The first rule for an exit code, and where it stands.
 pub(super) fn matching_rule(container: &Container, exit_code: i32) -> Option<(usize, RestartAction)> {
     container.restart_policy_rules.iter().enumerate().find_map(|(index, rule)| {
-        let among = rule.exit_codes.values.contains(&i64::from(exit_code));
-        let matches = match rule.exit_codes.operator? {
+        let codes = rule.exit_codes.as_ref()?;
+        let among = codes.values.iter().flatten().any(|code| *code == exit_code);
+        let matches = match ExitCodeOperator::of(Some(&codes.operator))? {
             ExitCodeOperator::In => among,
             ExitCodeOperator::NotIn => !among,
         };
-        if matches { Some((index, rule.action?)) } else { None }
+        if matches { Some((index, RestartAction::of(Some(&rule.action))?)) } else { None }
     })
 }
 

@@ -62,8 +62,12 @@ fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
     let ports = sidecars.chain(&pod.spec.containers).flat_map(|container| &container.ports);
     ports.filter_map(move |port| {
-        let number = if in_host_network && port.host_port == 0 { port.container_port } else { port.host_port };
-        (number > 0).then_some(HostPort { protocol: port.protocol, ip: &port.host_ip, port: number })
+        let number = match port.host_port.unwrap_or_default() {
+            0 if in_host_network => port.container_port,
+            number => number,
+        };
+        let ip = port.host_ip.as_deref().unwrap_or_default();
+        (number > 0).then_some(HostPort { protocol: Protocol::of_port(port), ip, port: number })
     })
 }
 

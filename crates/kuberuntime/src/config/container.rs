@@ -63,6 +63,6 @@ pub(crate) fn container_config(
             resources: linux_resources(pod, container, input.node),
             security: security::of_container(pod, container, &input.image_user, input.target_id.as_deref()),
         },
-        stop_signal: Signal::from_name(&container.lifecycle.stop_signal),
+        stop_signal: Signal::from_name(container.lifecycle.stop_signal.as_deref().unwrap_or_default()),
     }
 }

@@ -3,7 +3,7 @@
 
 use cri_api::DnsConfig;
 
-use crate::pod::{self, DnsPolicy, Pod};
+use crate::pod::{DnsPolicy, Pod, PodDNSConfig};
 
 /// Most name servers that a resolver file can hold.
 const SERVERS: usize = 3;
@@ -51,14 +51,15 @@ pub(crate) fn dns_config(pod: &Pod, node: &DnsConfig, cluster: &ClusterDns) -> D
 }
 
 /// The pod's own come behind; its options replace those of their names.
-fn append(dns: &mut DnsConfig, own: &pod::DnsConfig) {
-    add(&mut dns.servers, &own.nameservers);
-    add(&mut dns.searches, &own.searches);
-    for option in &own.options {
-        dns.options.retain(|known| known.split(':').next() != Some(option.name.as_str()));
+fn append(dns: &mut DnsConfig, own: &PodDNSConfig) {
+    add(&mut dns.servers, own.nameservers.as_deref().unwrap_or_default());
+    add(&mut dns.searches, own.searches.as_deref().unwrap_or_default());
+    for option in own.options.iter().flatten() {
+        let name = option.name.as_deref().unwrap_or_default();
+        dns.options.retain(|known| known.split(':').next() != Some(name));
         dns.options.push(match option.value.as_deref() {
-            None | Some("") => option.name.clone(),
-            Some(value) => format!("{}:{value}", option.name),
+            None | Some("") => name.to_owned(),
+            Some(value) => format!("{name}:{value}"),
         });
     }
 }

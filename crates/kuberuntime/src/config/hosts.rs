@@ -47,6 +47,7 @@ fn aliases(text: &mut String, aliases: &[HostAlias]) {
     }
     text.push_str("\n# Entries added by HostAliases.\n");
     for alias in aliases {
-        let _ = writeln!(text, "{}\t{}", alias.ip, alias.hostnames.join("\t"));
+        let names = alias.hostnames.as_deref().unwrap_or_default();
+        let _ = writeln!(text, "{}\t{}", alias.ip, names.join("\t"));
     }
 }

@@ -112,7 +112,7 @@ pub(crate) fn sandbox_config(pod: &Pod, input: SandboxInput) -> PodSandboxConfig
         linux: LinuxPodSandboxConfig {
             cgroup_parent: input.cgroup_parent,
             security: security::of_sandbox(pod),
-            sysctls: sysctls(&spec.security_context.sysctls),
+            sysctls: sysctls(spec.security_context.sysctls.as_deref().unwrap_or_default()),
             ..LinuxPodSandboxConfig::default()
         },
     }
@@ -121,23 +121,22 @@ pub(crate) fn sandbox_config(pod: &Pod, input: SandboxInput) -> PodSandboxConfig
 /// The ports of the node that lead to the pod: those of the normal containers and of the sidecars.
 fn port_mappings(pod: &Pod) -> Vec<PortMapping> {
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
-    let of = |container: &Container| {
-        container.ports.iter().filter(|port| port.host_port > 0).map(mapping).collect::<Vec<_>>()
-    };
+    let of = |container: &Container| container.ports.iter().filter_map(mapping).collect::<Vec<_>>();
     pod.spec.containers.iter().chain(sidecars).flat_map(of).collect()
 }
 
-fn mapping(port: &pod::ContainerPort) -> PortMapping {
-    PortMapping {
-        protocol: match port.protocol {
+fn mapping(port: &pod::ContainerPort) -> Option<PortMapping> {
+    let host_port = port.host_port.filter(|port| *port > 0)?;
+    Some(PortMapping {
+        protocol: match pod::Protocol::of_port(port) {
             pod::Protocol::Tcp => Protocol::Tcp,
             pod::Protocol::Udp => Protocol::Udp,
             pod::Protocol::Sctp => Protocol::Sctp,
         },
         container_port: port.container_port,
-        host_port: port.host_port,
-        host_ip: port.host_ip.clone(),
-    }
+        host_port,
+        host_ip: port.host_ip.clone().unwrap_or_default(),
+    })
 }
 
 /// With dots between the parts of their names. One that is written with slashes may have dots inside of a part, which

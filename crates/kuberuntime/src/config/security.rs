@@ -5,8 +5,9 @@ use cri_api::{
     Capabilities, LinuxContainerSecurityContext, LinuxSandboxSecurityContext, NamespaceMode, NamespaceOptions,
     SecurityProfile, SelinuxOptions, SupplementalGroupsPolicy,
 };
+use k8s_openapi::api::core::v1 as api;
 
-use crate::pod::{self, Container, Pod, Profile, ProfileKind, SeLinuxOptions, SecurityContext};
+use crate::pod::{self, Container, Pod, ProfileKind, SecurityContext, Word as _};
 
 /// Paths that a container sees empty, unless it may see all.
 const MASKED_PATHS: [&str; 12] = [
@@ -126,7 +127,11 @@ pub(super) fn of_container(
     let lists = |paths: &[&str]| if privileged { Vec::new() } else { paths.iter().map(|p| (*p).to_owned()).collect() };
     let capabilities = own.capabilities.clone().unwrap_or_default();
     LinuxContainerSecurityContext {
-        capabilities: Capabilities { add: capabilities.add, drop: capabilities.drop, add_ambient: Vec::new() },
+        capabilities: Capabilities {
+            add: capabilities.add.unwrap_or_default(),
+            drop: capabilities.drop.unwrap_or_default(),
+            add_ambient: Vec::new(),
+        },
         privileged,
         namespaces,
         selinux: own.se_linux_options.as_ref().or(of_pod.se_linux_options.as_ref()).map(selinux),
@@ -140,7 +145,7 @@ pub(super) fn of_container(
         masked_paths: lists(&MASKED_PATHS),
         readonly_paths: lists(&READONLY_PATHS),
         seccomp: Some(match own.seccomp_profile.as_ref().or(of_pod.seccomp_profile.as_ref()) {
-            Some(chosen) if !privileged => profile(chosen),
+            Some(chosen) if !privileged => profile(&chosen.type_, chosen.localhost_profile.as_ref()),
             _ => SecurityProfile::Unconfined,
         }),
         apparmor: own
@@ -148,7 +153,7 @@ pub(super) fn of_container(
             .as_ref()
             .or(of_pod.app_armor_profile.as_ref())
             .filter(|_| !privileged)
-            .map(profile),
+            .map(|chosen| profile(&chosen.type_, chosen.localhost_profile.as_ref())),
     }
 }
 
@@ -159,23 +164,29 @@ fn is_privileged(container: &Container) -> bool {
 /// The groups of the pod, with the one to which its volumes belong.
 fn groups(pod: &Pod) -> Vec<i64> {
     let rights = &pod.spec.security_context;
-    rights.fs_group.iter().chain(&rights.supplemental_groups).copied().collect()
+    rights.fs_group.iter().chain(rights.supplemental_groups.iter().flatten()).copied().collect()
 }
 
 fn groups_policy(pod: &Pod) -> SupplementalGroupsPolicy {
-    match pod.spec.security_context.supplemental_groups_policy {
+    let policy = pod.spec.security_context.supplemental_groups_policy.as_deref();
+    match pod::SupplementalGroupsPolicy::of(policy) {
         Some(pod::SupplementalGroupsPolicy::Strict) => SupplementalGroupsPolicy::Strict,
         Some(pod::SupplementalGroupsPolicy::Merge) | None => SupplementalGroupsPolicy::Merge,
     }
 }
 
-fn selinux(options: &SeLinuxOptions) -> SelinuxOptions {
-    let SeLinuxOptions { user, role, kind, level } = options.clone();
-    SelinuxOptions { user, role, kind, level }
+fn selinux(options: &api::SELinuxOptions) -> SelinuxOptions {
+    let api::SELinuxOptions { user, role, type_, level } = options.clone();
+    SelinuxOptions {
+        user: user.unwrap_or_default(),
+        role: role.unwrap_or_default(),
+        kind: type_.unwrap_or_default(),
+        level: level.unwrap_or_default(),
+    }
 }
 
-fn profile(profile: &Profile) -> SecurityProfile {
-    match (profile.kind, &profile.localhost_profile) {
+fn profile(kind: &str, localhost_profile: Option<&String>) -> SecurityProfile {
+    match (ProfileKind::of(Some(kind)), localhost_profile) {
         (Some(ProfileKind::Unconfined), _) => SecurityProfile::Unconfined,
         (Some(ProfileKind::Localhost), Some(name)) => SecurityProfile::Localhost(name.clone()),
         // Validation refused what has neither kind nor name; doubt is the safer one.

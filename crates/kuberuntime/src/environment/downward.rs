@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use oci::Quantity;
 
-use crate::pod::{Container, Pod, ResourceFieldRef};
+use crate::pod::{Container, Pod, ResourceFieldSelector, divisor};
 
 /// A field of a pod that variables and files may show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -180,7 +180,6 @@ impl ContainerAmount {
             ResourceBound::Request => resources.requests.get(&self.resource).copied().unwrap_or_default(),
             ResourceBound::Limit => resources.limits.get(&self.resource).copied().unwrap_or(node),
         };
-        let divisor = if divisor.is_zero() { Quantity::milli(1000) } else { divisor };
         amount.divided(divisor, self.is_cores())
     }
 }
@@ -190,13 +189,13 @@ impl ContainerAmount {
 pub(crate) fn amount(
     pod: &Pod,
     container: Option<&Container>,
-    reference: &ResourceFieldRef,
+    reference: &ResourceFieldSelector,
     around: &Surroundings,
 ) -> Option<String> {
-    let container = match reference.container_name.as_str() {
+    let container = match reference.container_name.as_deref().unwrap_or_default() {
         "" => container?,
         name => pod.container(name)?.1,
     };
     let amount = ContainerAmount::parse(&reference.resource)?;
-    Some(amount.value(container, reference.divisor, around).to_string())
+    Some(amount.value(container, divisor(reference), around).to_string())
 }

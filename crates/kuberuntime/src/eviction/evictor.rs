@@ -21,7 +21,7 @@ use super::messages::low_resource;
 use super::rank::{Measure, rank};
 use crate::config::pod_log_directory_name;
 use crate::labels::{CONTAINER_NAME, POD_UID, PodOwner};
-use crate::pod::{EmptyDirVolume, Pod, VolumeSource};
+use crate::pod::{Pod, VolumeSource, is_in_memory};
 use crate::status::PodEnd;
 use crate::volumes::Volumes;
 use crate::volumes::place::OpenDirectory;
@@ -167,10 +167,12 @@ fn disk_use(
     }
     let mut on_disk = BTreeMap::new();
     for volume in &pod.spec.volumes {
-        if !matches!(
-            &volume.source,
-            VolumeSource::EmptyDir(EmptyDirVolume { medium: None, .. }) | VolumeSource::ConfigMap(_)
-        ) {
+        let is_on_disk = match VolumeSource::of(volume) {
+            VolumeSource::EmptyDir(directory) => !is_in_memory(directory),
+            VolumeSource::ConfigMap(_) => true,
+            _ => false,
+        };
+        if !is_on_disk {
             continue;
         }
         let Some(directory) = volumes.open_directory(&pod.metadata.uid, volume) else { continue };

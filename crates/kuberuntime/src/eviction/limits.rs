@@ -6,11 +6,11 @@ use oci::Quantity;
 use super::EPHEMERAL_STORAGE;
 use super::disk_use::PodDiskUse;
 use super::messages::bytes;
-use crate::pod::{Container, EmptyDirVolume, Pod, VolumeSource};
+use crate::pod::{Container, Pod, Volume, VolumeSource, is_in_memory, size_limit};
 
 /// Returns true if a pod sets any limit of this kind.
 pub(super) fn has_limits(pod: &Pod) -> bool {
-    let of_volumes = pod.spec.volumes.iter().any(|volume| empty_dir_limit(&volume.source).is_some());
+    let of_volumes = pod.spec.volumes.iter().any(|volume| empty_dir_limit(volume).is_some());
     of_volumes || pod.spec.containers.iter().any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
 }
 
@@ -19,7 +19,7 @@ pub(super) fn has_limits(pod: &Pod) -> bool {
 pub(crate) fn exceeded_limit(of: &PodDiskUse) -> Option<String> {
     let pod = &of.pod;
     for volume in &pod.spec.volumes {
-        let Some(limit) = empty_dir_limit(&volume.source) else { continue };
+        let Some(limit) = empty_dir_limit(volume) else { continue };
         let Some(used) = of.volumes.get(&volume.name) else { continue };
         let subject = format!("Usage of EmptyDir volume \"{}\"", volume.name);
         match used.amount() {
@@ -57,10 +57,10 @@ fn unmeasurable(subject: &str, limit: &str, reason: &str) -> String {
 }
 
 /// The limit of an `emptyDir` on disk. The kernel enforces those in memory; a limit of zero is none.
-fn empty_dir_limit(source: &VolumeSource) -> Option<Quantity> {
-    match source {
-        VolumeSource::EmptyDir(EmptyDirVolume { medium: None, size_limit }) => {
-            size_limit.filter(|limit| *limit > Quantity::ZERO)
+fn empty_dir_limit(volume: &Volume) -> Option<Quantity> {
+    match VolumeSource::of(volume) {
+        VolumeSource::EmptyDir(directory) if !is_in_memory(directory) => {
+            size_limit(directory).filter(|limit| *limit > Quantity::ZERO)
         }
         _ => None,
     }

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use cri_api::{ExecSyncOutput, Kind, RuntimeService};
-use probe::ProbeOutcome;
 use tokio::time::Instant;
 
 use crate::environment::expand;
 use crate::pod::{EnvSource, EnvVar};
+use crate::probe::ProbeOutcome;
 
 /// As much of a program's output as is shown.
 const MAX_OUTPUT: usize = 10 << 10;
@@ -80,7 +80,7 @@ pub(super) fn expanded(command: &[String], env: &[EnvVar]) -> Vec<String> {
     let value_of = |name: &str| {
         let variable = env.iter().rfind(|variable| variable.name == name)?;
         // As in the kubelet, one from elsewhere is known and empty.
-        Some(if let EnvSource::Literal(value) = &variable.source { value.as_str() } else { "" })
+        Some(if let EnvSource::Literal(value) = EnvSource::of(variable) { value } else { "" })
     };
     command.iter().map(|word| expand(word, value_of)).collect()
 }

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::RuntimeService;
-use probe::{HttpGet, ProbeOutcome, ProbeReply};
 
-use crate::pod::{Handler, HttpGetAction, Probe};
+use crate::pod::{HTTPGetAction, IntOrString, LifecycleHandler, Probe, Scheme, Word as _};
+use crate::probe::{self, HttpGet, ProbeOutcome, ProbeReply};
 pub(crate) use target::HandlerTarget;
 use target::HostPort;
 
@@ -41,7 +41,7 @@ impl Handlers {
     /// The hook failed, or took too long.
     pub(crate) async fn run_hook(
         &self,
-        handler: &Handler,
+        handler: &LifecycleHandler,
         target: &HandlerTarget<'_>,
         limit: Option<Duration>,
     ) -> Result<(), HookError> {
@@ -54,22 +54,34 @@ impl Handlers {
         };
         outcome.map_err(|text| {
             let what = match handler {
-                Handler { exec: Some(exec), .. } => format!("Exec lifecycle hook ([{}])", exec.command.join(" ")),
-                Handler { http_get: Some(http), .. } => format!("HTTP lifecycle hook ({})", http.path),
-                Handler { sleep: Some(sleep), .. } => format!("Sleep lifecycle hook ({})", sleep.seconds),
+                LifecycleHandler { exec: Some(exec), .. } => {
+                    format!("Exec lifecycle hook ([{}])", exec.command.as_deref().unwrap_or_default().join(" "))
+                }
+                LifecycleHandler { http_get: Some(http), .. } => {
+                    format!("HTTP lifecycle hook ({})", http.path.as_deref().unwrap_or_default())
+                }
+                LifecycleHandler { sleep: Some(sleep), .. } => format!("Sleep lifecycle hook ({})", sleep.seconds),
                 _ => "Lifecycle hook".to_owned(),
             };
             HookError(format!("{what} for Container {:?} in Pod {:?} failed - {text}", target.name, target.pod))
         })
     }
 
-    async fn run(&self, handler: &Handler, target: &HandlerTarget<'_>, limit: Option<Duration>) -> Result<(), String> {
+    async fn run(
+        &self,
+        handler: &LifecycleHandler,
+        target: &HandlerTarget<'_>,
+        limit: Option<Duration>,
+    ) -> Result<(), String> {
         match handler {
-            Handler { exec: Some(exec), .. } => {
-                exec::hook(&*self.runtime, target.container_id, &exec.command, limit).await
+            LifecycleHandler { exec: Some(exec), .. } => {
+                let command = exec.command.as_deref().unwrap_or_default();
+                exec::hook(&*self.runtime, target.container_id, command, limit).await
             }
-            Handler { http_get: Some(http), .. } => hook_http(http, target).await.map_err(|e| format!("error: {e}")),
-            Handler { sleep: Some(sleep), .. } => {
+            LifecycleHandler { http_get: Some(http), .. } => {
+                hook_http(http, target).await.map_err(|e| format!("error: {e}"))
+            }
+            LifecycleHandler { sleep: Some(sleep), .. } => {
                 tokio::time::sleep(Duration::from_secs(sleep.seconds.max(0).unsigned_abs())).await;
                 Ok(())
             }
@@ -81,10 +93,11 @@ impl Handlers {
     /// Asks once, within the probe's own limit: the answer, and what was said, for people. Where the runtime does not take
     /// the question, it is asked again at once, and not more than twice.
     pub(crate) async fn ask(&self, probe: &Probe, target: &HandlerTarget<'_>) -> (ProbeOutcome, String) {
-        let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.max(1).unsigned_abs()));
-        if let Some(exec) = &probe.handler.exec {
-            let command = exec::expanded(&exec.command, target.env);
-            let ask = || exec::ask(&*self.runtime, target.container_id, &exec.command, &command, timeout);
+        let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.unwrap_or(1).max(1).unsigned_abs()));
+        if let Some(exec) = &probe.exec {
+            let written = exec.command.as_deref().unwrap_or_default();
+            let command = exec::expanded(written, target.env);
+            let ask = || exec::ask(&*self.runtime, target.container_id, written, &command, timeout);
             let mut asked = ask().await;
             for _ in 1..ATTEMPTS {
                 if asked.again {
@@ -93,7 +106,7 @@ impl Handlers {
             }
             return (asked.answer, asked.text);
         }
-        match over_network(&probe.handler, target, timeout).await {
+        match over_network(probe, target, timeout).await {
             Ok(said) => (said.outcome, said.text),
             Err(text) => (ProbeOutcome::Unknown, text),
         }
@@ -104,42 +117,42 @@ impl Handlers {
 ///
 /// # Errors
 /// The handler's host or port cannot be determined.
-async fn over_network(handler: &Handler, target: &HandlerTarget<'_>, timeout: Duration) -> Result<ProbeReply, String> {
-    if let Some(http) = &handler.http_get {
-        let HostPort { host, port } = HostPort::of(&http.host, &http.port, target)?;
+async fn over_network(probe: &Probe, target: &HandlerTarget<'_>, timeout: Duration) -> Result<ProbeReply, String> {
+    if let Some(http) = &probe.http_get {
+        let HostPort { host, port } = HostPort::of(http.host.as_deref(), &http.port, target)?;
         let headers = headers(http);
         let get = HttpGet { timeout: Some(timeout), ..request(http, host, port, &headers, "probe") };
         Ok(probe::ask_http(&get).await)
-    } else if let Some(tcp) = &handler.tcp_socket {
-        let HostPort { host, port } = HostPort::of(&tcp.host, &tcp.port, target)?;
+    } else if let Some(tcp) = &probe.tcp_socket {
+        let HostPort { host, port } = HostPort::of(tcp.host.as_deref(), &tcp.port, target)?;
         Ok(probe::tcp(host, port, timeout).await)
-    } else if let Some(grpc) = &handler.grpc {
-        let HostPort { host, port } = HostPort::of("", &crate::pod::IntOrText::Int(grpc.port), target)?;
-        Ok(probe::grpc(host, port, &grpc.service, timeout).await)
+    } else if let Some(grpc) = &probe.grpc {
+        let HostPort { host, port } = HostPort::of(None, &IntOrString::Int(grpc.port), target)?;
+        Ok(probe::grpc(host, port, grpc.service.as_deref().unwrap_or_default(), timeout).await)
     } else {
         Err(format!("missing probe handler for {}:{}", target.pod, target.name))
     }
 }
 
-fn headers(http: &HttpGetAction) -> Vec<(&str, &str)> {
-    http.http_headers.iter().map(|header| (&*header.name, &*header.value)).collect()
+fn headers(http: &HTTPGetAction) -> Vec<(&str, &str)> {
+    http.http_headers.iter().flatten().map(|header| (&*header.name, &*header.value)).collect()
 }
 
 fn request<'a>(
-    http: &'a HttpGetAction,
+    http: &'a HTTPGetAction,
     host: &'a str,
     port: u16,
     headers: &'a [(&'a str, &'a str)],
     purpose: &'a str,
 ) -> HttpGet<'a> {
-    let tls = http.scheme == Some(crate::pod::Scheme::Https);
-    HttpGet { tls, host, port, path: &http.path, headers, purpose, timeout: None }
+    let tls = Scheme::of(http.scheme.as_deref()) == Some(Scheme::Https);
+    HttpGet { tls, host, port, path: http.path.as_deref().unwrap_or_default(), headers, purpose, timeout: None }
 }
 
 /// As in the kubelet, any answer is a good one, and a server that speaks no TLS is asked again without it and without
 /// credentials.
-async fn hook_http(http: &HttpGetAction, target: &HandlerTarget<'_>) -> Result<(), String> {
-    let HostPort { host, port } = HostPort::of(&http.host, &http.port, target)?;
+async fn hook_http(http: &HTTPGetAction, target: &HandlerTarget<'_>) -> Result<(), String> {
+    let HostPort { host, port } = HostPort::of(http.host.as_deref(), &http.port, target)?;
     let mut headers = headers(http);
     let error = match probe::http_get(&request(http, host, port, &headers, "lifecycle")).await {
         Ok(reply) => return check_status(&reply, target),

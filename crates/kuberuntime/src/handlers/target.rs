@@ -1,10 +1,10 @@
 //! [`HandlerTarget`]: the container that a hook or a probe is about, and where its questions over the network go, by the kubelet's
 //! rules. Pure.
 
-use crate::pod::{Container, ContainerPort, EnvVar, IntOrText};
+use crate::pod::{Container, ContainerPort, EnvVar, IntOrString};
 
 /// The container that is meant.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(crate) struct HandlerTarget<'a> {
     pub container_id: &'a str,
     pub name: &'a str,
@@ -38,10 +38,10 @@ impl<'a> HostPort<'a> {
     ///
     /// # Errors
     /// There is no such place.
-    pub(super) fn of(host: &'a str, port: &IntOrText, target: &HandlerTarget<'a>) -> Result<Self, String> {
+    pub(super) fn of(host: Option<&'a str>, port: &IntOrString, target: &HandlerTarget<'a>) -> Result<Self, String> {
         let number = match port {
-            IntOrText::Int(number) => *number,
-            IntOrText::Text(name) => match target.ports.iter().find(|port| port.name == *name) {
+            IntOrString::Int(number) => *number,
+            IntOrString::String(name) => match target.ports.iter().find(|port| port.name.as_ref() == Some(name)) {
                 Some(port) => port.container_port,
                 None => name.parse().map_err(|_| format!("container {:?} has no port {name:?}", target.name))?,
             },
@@ -49,8 +49,8 @@ impl<'a> HostPort<'a> {
         let port = u16::try_from(number).ok().filter(|port| *port > 0);
         let port = port.ok_or_else(|| format!("invalid port number: {number}"))?;
         let host = match host {
-            "" => target.ip.ok_or("the pod has no address yet")?,
-            said => said,
+            None | Some("") => target.ip.ok_or("the pod has no address yet")?,
+            Some(set) => set,
         };
         Ok(Self { host, port })
     }

@@ -3,7 +3,7 @@
 
 use image_manager::PullPolicy;
 
-use super::{ContainerKind, ImageVolume, Pod, VolumeSource};
+use super::{ContainerKind, Pod, VolumeSource, Word as _};
 
 /// Use of an image in a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -45,13 +45,12 @@ impl Pod {
     pub fn images(&self) -> Vec<PodImage<'_>> {
         let spec = &self.spec;
         let policy = |policy: Option<PullPolicy>, image: &str| policy.unwrap_or_else(|| PullPolicy::default_for(image));
-        let volumes = spec.volumes.iter().filter_map(|volume| match &volume.source {
-            VolumeSource::Image(ImageVolume { reference, pull_policy }) => Some(PodImage {
-                role: ImageRole::Volume,
-                name: &volume.name,
-                image: reference,
-                policy: policy(*pull_policy, reference),
-            }),
+        let volumes = spec.volumes.iter().filter_map(|volume| match VolumeSource::of(volume) {
+            VolumeSource::Image(source) => {
+                let image = source.reference.as_deref().unwrap_or_default();
+                let policy = policy(PullPolicy::of(source.pull_policy.as_deref()), image);
+                Some(PodImage { role: ImageRole::Volume, name: &volume.name, image, policy })
+            }
             _ => None,
         });
         let containers = |wanted: ContainerKind| {

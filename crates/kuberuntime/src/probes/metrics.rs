@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use probe::ProbeOutcome;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,6 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::ProbeKind;
 use crate::pod::Pod;
+use crate::probe::ProbeOutcome;
 
 /// Bounds for the seconds that an answer takes: the defaults of Prometheus' libraries.
 const BUCKETS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];

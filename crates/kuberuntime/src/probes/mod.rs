@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use cri_api::ContainerState;
 use image_manager::{EventRecorder, WallClock};
-use probe::ProbeOutcome;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::{Instant, MissedTickBehavior};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -27,6 +26,7 @@ use crate::handlers::{HandlerTarget, Handlers};
 use crate::labels::PodOwner;
 use crate::observed::ObservedPod;
 use crate::pod::{Container, ContainerKind, Pod};
+use crate::probe::ProbeOutcome;
 pub(crate) use kind::ProbeKind;
 use kind::container_at;
 pub use metrics::ProbeMetrics;
@@ -199,7 +199,7 @@ impl ProbeQuestion {
     async fn ask_on(&self, shared: &Arc<ProbeContext>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
         let Some(container) = container_at(&self.pod, self.container) else { return };
         let Some(probe) = self.kind.of(container) else { return };
-        let period = Duration::from_secs(u64::from(probe.period_seconds.max(1).unsigned_abs()));
+        let period = Duration::from_secs(u64::from(probe.period_seconds.unwrap_or_default().max(1).unsigned_abs()));
         let mut turns = tokio::time::interval_at(first, period);
         turns.set_missed_tick_behavior(MissedTickBehavior::Skip);
         let uid = &self.pod.metadata.uid;

@@ -27,7 +27,10 @@ pub(super) struct Circumstances<'a> {
 /// before this process are not all asked at the same time.
 pub(super) fn first_question(kind: ProbeKind, probe: &Probe, circumstances: &Circumstances<'_>) -> Duration {
     let seconds = |number: i32| Duration::from_secs(u64::from(number.max(0).unsigned_abs()));
-    let (period, delay) = (seconds(probe.period_seconds.max(1)), seconds(probe.initial_delay_seconds));
+    let (period, delay) = (
+        seconds(probe.period_seconds.unwrap_or_default().max(1)),
+        seconds(probe.initial_delay_seconds.unwrap_or_default()),
+    );
     let due = match kind {
         _ if !delay.is_zero() => delay,
         ProbeKind::Liveness => period,
@@ -61,7 +64,7 @@ mod tests {
     use super::*;
 
     fn wait(kind: ProbeKind, delay: i32, age: u64, asking_for: u64, key: &str) -> Duration {
-        let probe = Probe { initial_delay_seconds: delay, period_seconds: 10, ..Probe::default() };
+        let probe = Probe { initial_delay_seconds: Some(delay), period_seconds: Some(10), ..Probe::default() };
         let circumstances =
             Circumstances { age: Duration::from_secs(age), asking_for: Duration::from_secs(asking_for), key };
         first_question(kind, &probe, &circumstances)

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ContainerState;
-use probe::ProbeOutcome;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -15,6 +14,7 @@ use super::kind::{ProbeKind, container_at};
 use crate::actions::{ProbeResult, ProbeResults, Probed};
 use crate::observed::ObservedContainer;
 use crate::pod::{Container, ContainerKind, Pod, Probe};
+use crate::probe::ProbeOutcome;
 
 /// A probe that is to be asked from now on, until the token is cancelled.
 pub(super) struct ProbeStart {
@@ -112,7 +112,7 @@ impl ProbeState {
         self.streak = Some((said, row));
         let threshold =
             if said == ProbeResult::Failure { self.probe.failure_threshold } else { self.probe.success_threshold };
-        if row < threshold {
+        if row < threshold.unwrap_or_default() {
             return false;
         }
         // A container that is to be ended is left alone until another one is there.

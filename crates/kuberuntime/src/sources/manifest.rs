@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use ::manifest::WorkloadKind;
 use serde_json::{Map, Value};
 
 use super::documents::{self, DocumentObject};
@@ -13,7 +14,7 @@ use crate::documents::DocumentKind;
 use crate::hash::fnv128a;
 use crate::identity::{CONFIG_ORIGIN_ANNOTATION, CONFIG_SEEN_ANNOTATION, Origin, admit, make_static};
 use crate::labels::PodOwner;
-use crate::pod::{Pod, Profile, ProfileKind, WorkloadKind};
+use crate::pod::{Pod, ProfileKind, SeccompProfile};
 use crate::status::api::PodStatus;
 
 #[derive(Debug, Default)]
@@ -203,7 +204,8 @@ impl ManifestReader {
             ObjectRefusal::Pod(Box::new((PodOwner::of(&pod), errors.to_string())))
         })?;
         if self.options.seccomp_default {
-            let runtimes = || Profile { kind: Some(ProfileKind::RuntimeDefault), localhost_profile: None };
+            let runtimes =
+                || SeccompProfile { type_: ProfileKind::RuntimeDefault.as_str().to_owned(), localhost_profile: None };
             pod.spec.security_context.seccomp_profile.get_or_insert_with(runtimes);
         }
         let old = previous.and_then(|previous| previous.pods.iter().find(|old| old.metadata.uid == pod.metadata.uid));

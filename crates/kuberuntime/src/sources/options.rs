@@ -99,7 +99,7 @@ pub(super) fn over_http() -> Fetch {
         Box::pin(async move {
             let FetchRequest { url, headers, limit, timeout } = request;
             let headers: Vec<(&str, &str)> = headers.iter().map(|(name, value)| (&**name, &**value)).collect();
-            probe::fetch(&url, &headers, limit, timeout).await.map_err(|error| error.to_string())
+            crate::probe::fetch(&url, &headers, limit, timeout).await.map_err(|error| error.to_string())
         })
     })
 }

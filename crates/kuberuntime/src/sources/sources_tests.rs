@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::pod::Pod;
+use crate::pod::{Pod, ProfileKind, Word as _};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -625,13 +625,14 @@ async fn a_node_can_have_a_seccomp_profile_for_whoever_names_none() {
     write(&directory.path().join("b.yaml"), &own);
     let sources = || vec![Source::Path(directory.path().to_owned())];
     let profiles = |desired: &DesiredPods| {
-        let profile =
-            |pod: &Arc<Pod>| pod.spec.security_context.seccomp_profile.as_ref().and_then(|profile| profile.kind);
+        let profile = |pod: &Arc<Pod>| {
+            pod.spec.security_context.seccomp_profile.as_ref().and_then(|p| ProfileKind::of(Some(&p.type_)))
+        };
         let mut profiles: Vec<_> = desired.pods.values().map(|pod| (pod.metadata.name.clone(), profile(pod))).collect();
         profiles.sort();
         profiles
     };
-    use crate::pod::ProfileKind::{RuntimeDefault, Unconfined};
+    use ProfileKind::{RuntimeDefault, Unconfined};
     for (seccomp_default, want) in [(false, None), (true, Some(RuntimeDefault))] {
         let mut scene = scene_with(sources(), |options| options.seccomp_default = seccomp_default);
         let desired = scene.pods(&["a-n1 x", "b-n1 x"]).await;

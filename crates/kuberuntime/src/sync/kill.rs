@@ -20,7 +20,7 @@ use crate::events::PodEvent;
 use crate::handlers::HandlerTarget;
 use crate::labels::PodOwner;
 use crate::observed::{ObservedContainer, ObservedPod};
-use crate::pod::{Container, ContainerKind, ContainerPort, Handler, Pod};
+use crate::pod::{Container, ContainerKind, ContainerPort, LifecycleHandler, Pod};
 use crate::termination::{after_hook, grace_period, orphan_grace_period, termination_order};
 
 /// A container that is to be ended.
@@ -30,7 +30,7 @@ pub(super) struct StoppingContainer<'a> {
     pub(super) name: &'a str,
     pub(super) kind: ContainerKind,
     /// Hook to run before the stop.
-    pub(super) hook: Option<&'a Handler>,
+    pub(super) hook: Option<&'a LifecycleHandler>,
     /// The ports that the hook may name.
     pub(super) ports: &'a [ContainerPort],
     /// Seconds for all of it.

@@ -16,7 +16,7 @@ use crate::config::{self, ContainerInput, ImageUser};
 use crate::container_gc::link_name;
 use crate::events::PodEvent;
 use crate::handlers::HandlerTarget;
-use crate::pod::{Container, ContainerKind, ImageRole, RecursiveReadOnly};
+use crate::pod::{Container, ContainerKind, ImageRole, RecursiveReadOnly, Word as _};
 use crate::restart_backoff::RestartBackoff;
 use crate::status::api::Waiting;
 use crate::volumes::MountInput;
@@ -248,7 +248,8 @@ impl PodSync<'_> {
     /// wants it.
     async fn recursive_read_only(&self, container: &Container) -> Result<bool, StartFailure> {
         let wants = |wish| matches!(wish, RecursiveReadOnly::IfPossible | RecursiveReadOnly::Enabled);
-        if !container.volume_mounts.iter().any(|mount| mount.recursive_read_only.is_some_and(wants)) {
+        let mut wishes = container.volume_mounts.iter().map(|mount| mount.recursive_read_only.as_deref());
+        if !wishes.any(|wish| RecursiveReadOnly::of(wish).is_some_and(wants)) {
             return Ok(false);
         }
         let status = self.hands.parts().runtime.status(false).await;

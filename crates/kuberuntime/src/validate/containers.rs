@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
+use manifest::{FieldErrors, FieldPath};
+
 use super::names::UniqueNames;
 use super::names::{label, needed, port, port_name, relative_path, report};
 use super::{probes, resources, security, variables};
-use crate::field::{FieldErrors, FieldPath};
 use crate::pod::{
-    Container, ContainerKind, EphemeralContainer, ExitCodes, MountPropagation, Pod, PodSpec, Protocol,
-    RecursiveReadOnly, RestartPolicy, VolumeMount,
+    Container, ContainerKind, EphemeralContainer, MountPropagation, Pod, PodSpec, Protocol, RecursiveReadOnly,
+    RestartPolicy, VolumeMount, Word as _,
 };
 
 /// The most restart rules, and the most exit codes of one.
@@ -64,25 +65,25 @@ fn ports(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldE
     let mut seen = UniqueNames::default();
     for (index, each) in container.ports.iter().enumerate() {
         let path = path.index(index);
-        if !each.name.is_empty() {
-            report(errors, &path.child("name"), &each.name, port_name(&each.name));
-            seen.check(errors, path.child("name"), &each.name);
+        if let Some(name) = each.name.as_ref().filter(|name| !name.is_empty()) {
+            report(errors, &path.child("name"), name, port_name(name));
+            seen.check(errors, path.child("name"), name);
         }
         if each.container_port == 0 {
             errors.required(path.child("containerPort"), "");
         } else if let Some(detail) = port(each.container_port).pop() {
             errors.invalid_plain(path.child("containerPort"), each.container_port, detail);
         }
-        if each.host_port != 0 {
-            if let Some(detail) = port(each.host_port).pop() {
-                errors.invalid_plain(path.child("hostPort"), each.host_port, detail);
-            } else if pod.spec.host_network && each.host_port != each.container_port {
+        if let Some(host_port) = each.host_port.filter(|port| *port != 0) {
+            if let Some(detail) = port(host_port).pop() {
+                errors.invalid_plain(path.child("hostPort"), host_port, detail);
+            } else if pod.spec.host_network && host_port != each.container_port {
                 let detail = "must match `containerPort` when `hostNetwork` is true";
-                errors.invalid_plain(path.child("hostPort"), each.host_port, detail);
+                errors.invalid_plain(path.child("hostPort"), host_port, detail);
             }
         }
-        if !each.host_ip.is_empty() {
-            report(errors, &path.child("hostIP"), &each.host_ip, super::names::ip(&each.host_ip));
+        if let Some(ip) = each.host_ip.as_ref().filter(|ip| !ip.is_empty()) {
+            report(errors, &path.child("hostIP"), ip, super::names::ip(ip));
         }
     }
 }
@@ -95,10 +96,12 @@ fn host_ports(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let sidecars = sidecars.map(|(index, c)| (ContainerKind::Init, index, c));
     let mut taken: BTreeSet<(Protocol, &str, i32)> = BTreeSet::new();
     for (kind, at, container) in normal.chain(sidecars) {
-        for (index, each) in container.ports.iter().enumerate().filter(|(_, each)| each.host_port != 0) {
-            if !taken.insert((each.protocol, &each.host_ip, each.host_port)) {
+        for (index, each) in container.ports.iter().enumerate() {
+            let Some(port) = each.host_port.filter(|port| *port != 0) else { continue };
+            let (protocol, ip) = (Protocol::of_port(each), each.host_ip.as_deref().unwrap_or_default());
+            if !taken.insert((protocol, ip, port)) {
                 let path = path.child(kind.field()).index(at).child("ports").index(index).child("hostPort");
-                errors.duplicate(path, format!("{}/{}/{}", each.protocol, each.host_ip, each.host_port));
+                errors.duplicate(path, format!("{protocol}/{ip}/{port}"));
             }
         }
     }
@@ -128,24 +131,27 @@ fn mounts(spec: &PodSpec, container: &Container, path: &FieldPath, errors: &mut 
 }
 
 fn how(container: &Container, mount: &VolumeMount, path: &FieldPath, errors: &mut FieldErrors) {
-    report(errors, &path.child("subPath"), &mount.sub_path, relative_path(&mount.sub_path));
-    report(errors, &path.child("subPathExpr"), &mount.sub_path_expr, relative_path(&mount.sub_path_expr));
-    if !mount.sub_path.is_empty() && !mount.sub_path_expr.is_empty() {
+    let sub_path = mount.sub_path.as_deref().unwrap_or_default();
+    let expression = mount.sub_path_expr.as_deref().unwrap_or_default();
+    report(errors, &path.child("subPath"), sub_path, relative_path(sub_path));
+    report(errors, &path.child("subPathExpr"), expression, relative_path(expression));
+    if !sub_path.is_empty() && !expression.is_empty() {
         let detail = "subPathExpr and subPath are mutually exclusive";
-        errors.invalid(path.child("subPathExpr"), &mount.sub_path_expr, detail);
+        errors.invalid(path.child("subPathExpr"), expression, detail);
     }
     let privileged = container.security_context.as_ref().is_some_and(|rights| rights.privileged == Some(true));
-    if mount.mount_propagation == Some(MountPropagation::Bidirectional) && !privileged {
+    let propagation = MountPropagation::of(mount.mount_propagation.as_deref());
+    if propagation == Some(MountPropagation::Bidirectional) && !privileged {
         let detail = "Bidirectional mount propagation is available only to privileged containers";
         errors.forbidden(path.child("mountPropagation"), detail);
     }
-    let recursive = mount.recursive_read_only.unwrap_or(RecursiveReadOnly::Disabled);
-    if recursive != RecursiveReadOnly::Disabled {
+    let recursive = RecursiveReadOnly::of(mount.recursive_read_only.as_deref());
+    if recursive.is_some_and(|recursive| recursive != RecursiveReadOnly::Disabled) {
         let path = path.child("recursiveReadOnly");
-        if !mount.read_only {
+        if mount.read_only != Some(true) {
             errors.forbidden(path.clone(), "may only be specified when readOnly is true");
         }
-        if mount.mount_propagation.is_some_and(|passes| passes != MountPropagation::None) {
+        if propagation.is_some_and(|passes| passes != MountPropagation::None) {
             errors.forbidden(path, "may only be specified when mountPropagation is None or not specified");
         }
     }
@@ -175,11 +181,12 @@ fn restart(kind: ContainerKind, container: &Container, path: &FieldPath, errors:
     }
     for (index, rule) in rules.iter().enumerate() {
         let path = rules_path.index(index);
-        if rule.action.is_none() {
+        if rule.action.is_empty() {
             errors.required(path.child("action"), "");
         }
-        let (codes, ExitCodes { operator, values }) = (path.child("exitCodes"), &rule.exit_codes);
-        if operator.is_none() {
+        let (codes, given) = (path.child("exitCodes"), rule.exit_codes.clone().unwrap_or_default());
+        let values = given.values.unwrap_or_default();
+        if given.operator.is_empty() {
             errors.required(codes.child("operator"), "");
         }
         if values.is_empty() {
@@ -192,9 +199,6 @@ fn restart(kind: ContainerKind, container: &Container, path: &FieldPath, errors:
         for (index, code) in values.iter().enumerate() {
             if !seen.insert(code) {
                 errors.duplicate(codes.child("values").index(index), code.to_string());
-            }
-            if i32::try_from(*code).is_err() {
-                errors.invalid_plain(codes.child("values").index(index), code, "must be an exit code");
             }
         }
     }
@@ -209,7 +213,7 @@ fn only_ephemeral(spec: &PodSpec, ephemeral: &EphemeralContainer, path: &FieldPa
         ("livenessProbe", container.liveness_probe.is_some()),
         ("readinessProbe", container.readiness_probe.is_some()),
         ("startupProbe", container.startup_probe.is_some()),
-        ("lifecycle", container.lifecycle != crate::pod::Lifecycle::default()),
+        ("lifecycle", container.lifecycle != Default::default()),
         ("resources", !resources.limits.is_empty() || !resources.requests.is_empty()),
     ];
     for (field, _) in set.into_iter().filter(|(_, set)| *set) {

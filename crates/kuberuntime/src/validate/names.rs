@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::field::{FieldErrors, FieldPath};
+use manifest::{FieldErrors, FieldPath};
 
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start \
      and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \

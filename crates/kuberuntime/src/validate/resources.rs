@@ -1,9 +1,9 @@
 //! Requests and limits of a container: amounts that make sense, of resources that this node gives. Called by
 //! [`super::containers`].
 
+use manifest::{FieldErrors, FieldPath};
 use oci::Quantity;
 
-use crate::field::{FieldErrors, FieldPath};
 use crate::pod::Resources;
 
 /// Limits and requests.

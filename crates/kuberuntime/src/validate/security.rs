@@ -1,9 +1,10 @@
 //! Rights of pods and containers. Called by [`super::validate`] and [`super::containers`].
 
+use manifest::{FieldErrors, FieldPath};
+
 use super::names::UniqueNames;
 use super::names::{relative_path, report};
-use crate::field::{FieldErrors, FieldPath};
-use crate::pod::{Capabilities, Container, PodSpec, ProcMount, Profile, ProfileKind, Sysctl};
+use crate::pod::{Container, PodSpec, ProcMount, ProfileKind, Sysctl, Word as _};
 
 /// Parameters of the kernel that belong to a namespace: these begin with one, or are one.
 const OF_A_NAMESPACE: &[(&str, SysctlNamespace)] = &[
@@ -27,13 +28,19 @@ pub(super) fn pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     for (field, value) in ids {
         id(value, &path.child(field), errors);
     }
-    for (index, group) in rights.supplemental_groups.iter().enumerate() {
+    for (index, group) in rights.supplemental_groups.iter().flatten().enumerate() {
         id(Some(*group), &path.child("supplementalGroups").index(index), errors);
     }
-    profile(rights.seccomp_profile.as_ref(), "seccomp", &path.child("seccompProfile"), errors);
-    profile(rights.app_armor_profile.as_ref(), "AppArmor", &path.child("appArmorProfile"), errors);
+    if let Some(seccomp) = &rights.seccomp_profile {
+        let name = seccomp.localhost_profile.as_deref();
+        profile(&seccomp.type_, name, "seccomp", &path.child("seccompProfile"), errors);
+    }
+    if let Some(app_armor) = &rights.app_armor_profile {
+        let name = app_armor.localhost_profile.as_deref();
+        profile(&app_armor.type_, name, "AppArmor", &path.child("appArmorProfile"), errors);
+    }
     let mut seen = UniqueNames::default();
-    for (index, each) in rights.sysctls.iter().enumerate() {
+    for (index, each) in rights.sysctls.iter().flatten().enumerate() {
         let path = path.child("sysctls").index(index).child("name");
         seen.check(errors, path.clone(), &each.name);
         sysctl(spec, each, path, errors);
@@ -71,14 +78,20 @@ pub(super) fn container(container: &Container, path: &FieldPath, errors: &mut Fi
     let path = path.child("securityContext");
     id(rights.run_as_user, &path.child("runAsUser"), errors);
     id(rights.run_as_group, &path.child("runAsGroup"), errors);
-    profile(rights.seccomp_profile.as_ref(), "seccomp", &path.child("seccompProfile"), errors);
-    profile(rights.app_armor_profile.as_ref(), "AppArmor", &path.child("appArmorProfile"), errors);
-    if rights.proc_mount == Some(ProcMount::Unmasked) {
+    if let Some(seccomp) = &rights.seccomp_profile {
+        let name = seccomp.localhost_profile.as_deref();
+        profile(&seccomp.type_, name, "seccomp", &path.child("seccompProfile"), errors);
+    }
+    if let Some(app_armor) = &rights.app_armor_profile {
+        let name = app_armor.localhost_profile.as_deref();
+        profile(&app_armor.type_, name, "AppArmor", &path.child("appArmorProfile"), errors);
+    }
+    if ProcMount::of(rights.proc_mount.as_deref()) == Some(ProcMount::Unmasked) {
         errors.not_supported(path.child("procMount"), "it needs a user namespace, which is not made on this node");
     }
     let gains = |capability: &str| {
-        let added = |c: &Capabilities| c.add.iter().any(|name| name.trim_start_matches("CAP_") == capability);
-        rights.capabilities.as_ref().is_some_and(added)
+        let added = rights.capabilities.iter().flat_map(|capabilities| &capabilities.add).flatten();
+        added.into_iter().any(|name| name.trim_start_matches("CAP_") == capability)
     };
     if rights.allow_privilege_escalation == Some(false) {
         let path = path.child("allowPrivilegeEscalation");
@@ -99,10 +112,9 @@ fn id(value: Option<i64>, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-fn profile(profile: Option<&Profile>, what: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    let Some(profile) = profile else { return };
+fn profile(kind: &str, name: Option<&str>, what: &str, path: &FieldPath, errors: &mut FieldErrors) {
     let local = path.child("localhostProfile");
-    match (profile.kind, profile.localhost_profile.as_deref()) {
+    match (ProfileKind::of(Some(kind)), name) {
         (None, _) => errors.required(path.child("type"), ""),
         (Some(ProfileKind::Localhost), None | Some("")) => {
             errors.required(local, format!("must be set when {what} type is Localhost"));

@@ -1,12 +1,12 @@
 //! Variables of a container, and references to what the pod knows of itself. Called by [`super::containers`] and
 //! [`super::volumes`].
 
+use manifest::{FieldErrors, FieldPath};
 use oci::Quantity;
 
 use super::names::{config_key, needed, report, subdomain, variable};
 use crate::environment::{ContainerAmount, FieldUse, PodField};
-use crate::field::{FieldErrors, FieldPath};
-use crate::pod::{Container, EnvSource, FieldRef, KeyRef, Pod, PodSpec, ResourceFieldRef};
+use crate::pod::{Container, EnvSource, KeyRef, ObjectFieldSelector, Pod, PodSpec, ResourceFieldSelector, divisor};
 
 /// `env` and `envFrom`.
 pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
@@ -14,7 +14,7 @@ pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, erro
         let path = path.child("env").index(index);
         needed(errors, path.child("name"), &each.name, variable);
         let from = path.child("valueFrom");
-        match &each.source {
+        match EnvSource::of(each) {
             EnvSource::Literal(_) => {}
             EnvSource::Field(field) => field_ref(field, FieldUse::Variable, &from.child("fieldRef"), errors),
             EnvSource::Resource(amount) => {
@@ -35,10 +35,10 @@ pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, erro
     }
     for (index, each) in container.env_from.iter().enumerate() {
         let path = path.child("envFrom").index(index);
-        if !each.prefix.is_empty() {
-            report(errors, &path.child("prefix"), &each.prefix, variable(&each.prefix));
+        if let Some(prefix) = each.prefix.as_ref().filter(|prefix| !prefix.is_empty()) {
+            report(errors, &path.child("prefix"), prefix, variable(prefix));
         }
-        match (&each.config_map, &each.secret) {
+        match (&each.config_map_ref, &each.secret_ref) {
             (None, None) => {
                 errors.invalid_plain(path.clone(), "\"\"", "must specify one of: `configMapRef` or `secretRef`");
             }
@@ -47,23 +47,24 @@ pub(super) fn variables(pod: &Pod, container: &Container, path: &FieldPath, erro
             }
             _ => {}
         }
-        if let Some(document) = &each.config_map {
+        if let Some(document) = &each.config_map_ref {
             needed(errors, path.child("configMapRef").child("name"), &document.name, subdomain);
         }
-        if let Some(document) = &each.secret {
+        if let Some(document) = &each.secret_ref {
             needed(errors, path.child("secretRef").child("name"), &document.name, subdomain);
         }
     }
 }
 
-fn key_ref(key: &KeyRef, path: &FieldPath, errors: &mut FieldErrors) {
-    needed(errors, path.child("name"), &key.name, subdomain);
-    needed(errors, path.child("key"), &key.key, config_key);
+fn key_ref(key: KeyRef<'_>, path: &FieldPath, errors: &mut FieldErrors) {
+    needed(errors, path.child("name"), key.name, subdomain);
+    needed(errors, path.child("key"), key.key, config_key);
 }
 
-pub(super) fn field_ref(field: &FieldRef, place: FieldUse, path: &FieldPath, errors: &mut FieldErrors) {
-    if field.api_version != "v1" && !field.api_version.is_empty() {
-        errors.invalid(path.child("apiVersion"), &field.api_version, "must be v1");
+pub(super) fn field_ref(field: &ObjectFieldSelector, place: FieldUse, path: &FieldPath, errors: &mut FieldErrors) {
+    let version = field.api_version.as_deref().unwrap_or_default();
+    if version != "v1" && !version.is_empty() {
+        errors.invalid(path.child("apiVersion"), version, "must be v1");
     }
     let path = path.child("fieldPath");
     if field.field_path.is_empty() {
@@ -86,15 +87,15 @@ pub(super) fn field_ref(field: &FieldRef, place: FieldUse, path: &FieldPath, err
 pub(super) fn resource_ref(
     spec: &PodSpec,
     own: Option<&Container>,
-    reference: &ResourceFieldRef,
+    reference: &ResourceFieldSelector,
     path: &FieldPath,
     errors: &mut FieldErrors,
 ) {
-    let name = &reference.container_name;
+    let name = reference.container_name.as_deref().unwrap_or_default();
     let mut containers = spec.containers.iter().chain(&spec.init_containers);
     if name.is_empty() && own.is_none() {
         errors.required(path.child("containerName"), "");
-    } else if !name.is_empty() && !containers.any(|container| container.name == *name) {
+    } else if !name.is_empty() && !containers.any(|container| container.name == name) {
         errors.not_found(path.child("containerName"), name);
     }
     if reference.resource.is_empty() {
@@ -110,9 +111,9 @@ pub(super) fn resource_ref(
     } else {
         &["1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei"]
     };
-    let divisor = reference.divisor;
+    let divisor = divisor(reference);
     let fits = allowed.iter().any(|text| text.parse::<Quantity>() == Ok(divisor));
-    if !divisor.is_zero() && !fits {
+    if !fits {
         let detail = match amount.is_cores() {
             true => "only divisor's values 1m and 1 are supported with the cpu resource".to_owned(),
             false => {

@@ -2,15 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use manifest::{FieldErrors, FieldPath};
+
 use super::names::UniqueNames;
 use super::names::{config_key, file_path, label, needed, subdomain};
 use super::variables::{field_ref, resource_ref};
 use crate::environment::FieldUse;
-use crate::field::{FieldErrors, FieldPath};
-use crate::pod::{
-    DocumentVolume, DownwardApiVolume, DownwardItem, EmptyDirVolume, HostPathVolume, ImageVolume, PodSpec,
-    ProjectedSource, ProjectedVolume, VolumeSource,
-};
+use crate::pod::{DocumentFiles, DownwardAPIVolumeFile, PodSpec, ProjectedSource, VolumeSource, size_limit};
 
 /// No token is asked for that lasts less, in seconds.
 const SHORTEST_TOKEN: i64 = 600;
@@ -21,16 +19,17 @@ pub(super) fn volumes(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors
         let path = path.index(index);
         needed(errors, path.child("name"), &volume.name, label);
         seen.check(errors, path.child("name"), &volume.name);
-        for field in &volume.further {
+        for field in VolumeSource::further_fields(volume) {
             errors.forbidden(path.child(field), "may not specify more than 1 volume type");
         }
-        source(spec, &volume.source, &path, errors);
+        source(spec, VolumeSource::of(volume), &path, errors);
     }
 }
 
-fn source(spec: &PodSpec, source: &VolumeSource, path: &FieldPath, errors: &mut FieldErrors) {
+fn source(spec: &PodSpec, source: VolumeSource<'_>, path: &FieldPath, errors: &mut FieldErrors) {
     match source {
-        VolumeSource::HostPath(HostPathVolume { path: host, .. }) => {
+        VolumeSource::HostPath(volume) => {
+            let host = &volume.path;
             let path = path.child("hostPath").child("path");
             if host.is_empty() {
                 errors.required(path, "");
@@ -40,25 +39,27 @@ fn source(spec: &PodSpec, source: &VolumeSource, path: &FieldPath, errors: &mut 
                 errors.invalid(path, host, "must be an absolute path");
             }
         }
-        VolumeSource::EmptyDir(EmptyDirVolume { size_limit, .. }) => {
-            if let Some(limit) = size_limit.filter(|limit| limit.is_negative()) {
+        VolumeSource::EmptyDir(directory) => {
+            if let Some(limit) = size_limit(directory).filter(|limit| limit.is_negative()) {
                 let detail = "SizeLimit field must be a valid resource quantity";
                 errors.forbidden(path.child("emptyDir").child("sizeLimit"), format!("{detail}, not {limit}"));
             }
         }
         VolumeSource::ConfigMap(volume) => document(volume, "name", &path.child("configMap"), errors),
         VolumeSource::Secret(volume) => document(volume, "secretName", &path.child("secret"), errors),
-        VolumeSource::DownwardApi(DownwardApiVolume { items, default_mode }) => {
+        VolumeSource::DownwardApi(volume) => {
             let path = path.child("downwardAPI");
-            mode(*default_mode, &path.child("defaultMode"), errors);
-            downward(spec, items, &path.child("items"), errors);
+            mode(volume.default_mode, &path.child("defaultMode"), errors);
+            downward(spec, volume.items.as_deref().unwrap_or_default(), &path.child("items"), errors);
         }
-        VolumeSource::Projected(ProjectedVolume { sources, default_mode }) => {
+        VolumeSource::Projected(volume) => {
             let path = path.child("projected");
-            mode(*default_mode, &path.child("defaultMode"), errors);
-            projected(spec, sources, &path.child("sources"), errors);
+            mode(volume.default_mode, &path.child("defaultMode"), errors);
+            let sources: Vec<_> = volume.sources.iter().flatten().map(ProjectedSource::of).collect();
+            projected(spec, &sources, &path.child("sources"), errors);
         }
-        VolumeSource::Image(ImageVolume { reference, .. }) => {
+        VolumeSource::Image(image) => {
+            let reference = image.reference.as_deref().unwrap_or_default();
             let path = path.child("image").child("reference");
             if reference.is_empty() {
                 errors.required(path, "");
@@ -69,8 +70,8 @@ fn source(spec: &PodSpec, source: &VolumeSource, path: &FieldPath, errors: &mut 
     }
 }
 
-fn document(volume: &DocumentVolume, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
-    needed(errors, path.child(name), &volume.name, subdomain);
+fn document(volume: DocumentFiles<'_>, name: &str, path: &FieldPath, errors: &mut FieldErrors) {
+    needed(errors, path.child(name), volume.name, subdomain);
     mode(volume.default_mode, &path.child("defaultMode"), errors);
     for (index, item) in volume.items.iter().enumerate() {
         let path = path.child("items").index(index);
@@ -80,7 +81,7 @@ fn document(volume: &DocumentVolume, name: &str, path: &FieldPath, errors: &mut 
     }
 }
 
-fn downward(spec: &PodSpec, items: &[DownwardItem], path: &FieldPath, errors: &mut FieldErrors) {
+fn downward(spec: &PodSpec, items: &[DownwardAPIVolumeFile], path: &FieldPath, errors: &mut FieldErrors) {
     for (index, item) in items.iter().enumerate() {
         let path = path.index(index);
         needed(errors, path.child("path"), &item.path, file_path);
@@ -101,11 +102,11 @@ fn downward(spec: &PodSpec, items: &[DownwardItem], path: &FieldPath, errors: &m
 }
 
 /// The parts of a volume share one directory: no file of it may stand there twice.
-fn projected(spec: &PodSpec, sources: &[ProjectedSource], path: &FieldPath, errors: &mut FieldErrors) {
+fn projected(spec: &PodSpec, sources: &[ProjectedSource<'_>], path: &FieldPath, errors: &mut FieldErrors) {
     let mut taken = BTreeSet::new();
     for (index, source) in sources.iter().enumerate() {
         let path = path.index(index);
-        let (field, files): (&str, Vec<&str>) = match source {
+        let (field, files): (&str, Vec<&str>) = match *source {
             ProjectedSource::ConfigMap(volume) => {
                 document(volume, "name", &path.child("configMap"), errors);
                 ("configMap", volume.items.iter().map(|item| item.path.as_str()).collect())

@@ -11,7 +11,7 @@ use cri_api::{ImageSpec, Mount, MountPropagation};
 use super::place::{CONTAINERS, OpenDirectory, PRIVATE, VOLUMES, plugin_directory, text};
 use super::sub_path::{self, SubPathMount};
 use crate::environment::Environment;
-use crate::pod::{self, Container, HostPathVolume, Pod, RecursiveReadOnly, Volume, VolumeMount, VolumeSource};
+use crate::pod::{self, Container, Pod, RecursiveReadOnly, Volume, VolumeMount, VolumeSource, Word as _};
 
 /// The file in which containers find host names.
 const ETC_HOSTS: &str = "/etc/hosts";
@@ -70,29 +70,30 @@ fn one(
     let name = mount.name.as_str();
     let volume = input.pod.spec.volumes.iter().find(|volume| volume.name == name);
     let volume = volume.ok_or_else(|| format!("the pod has no volume {name:?}"))?;
-    let sub_path = match mount.sub_path_expr.as_str() {
-        "" => mount.sub_path.clone(),
+    let sub_path = match mount.sub_path_expr.as_deref().unwrap_or_default() {
+        "" => mount.sub_path.clone().unwrap_or_default(),
         expression => input.environment.path(expression).map_err(|error| error.to_string())?,
     };
+    let source = VolumeSource::of(volume);
     let of_documents =
-        !matches!(volume.source, VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) | VolumeSource::Image(_));
+        !matches!(source, VolumeSource::HostPath(_) | VolumeSource::EmptyDir(_) | VolumeSource::Image(_));
     let mut made = Mount {
         container_path: absolute(&mount.mount_path),
-        readonly: mount.read_only || of_documents,
+        readonly: mount.read_only.unwrap_or_default() || of_documents,
         recursive_read_only: recursive_read_only(mount, input.recursive_read_only)?,
-        propagation: match mount.mount_propagation {
+        propagation: match propagation(mount) {
             None | Some(pod::MountPropagation::None) => MountPropagation::Private,
             Some(pod::MountPropagation::HostToContainer) => MountPropagation::HostToContainer,
             Some(pod::MountPropagation::Bidirectional) => MountPropagation::Bidirectional,
         },
         ..Mount::default()
     };
-    if let VolumeSource::Image(image) = &volume.source {
+    if let VolumeSource::Image(image) = source {
         let image_ref = input.image_refs.get(name);
         let image_ref = image_ref.ok_or_else(|| format!("the image of volume {name:?} is not there"))?;
         made.readonly = true;
         made.image = Some(ImageSpec {
-            user_specified_image: image.reference.clone(),
+            user_specified_image: image.reference.clone().unwrap_or_default(),
             runtime_handler: input.pod.spec.runtime_class_name.clone(),
             annotations: input.pod.metadata.annotations.clone(),
             ..ImageSpec::new(image_ref.clone())
@@ -101,9 +102,9 @@ fn one(
         return Ok(made);
     }
     // What is the node's own keeps the labels that the node gave it.
-    made.selinux_relabel = relabel && !matches!(volume.source, VolumeSource::HostPath(_));
+    made.selinux_relabel = relabel && !matches!(source, VolumeSource::HostPath(_));
     made.host_path = if sub_path.is_empty() {
-        match &volume.source {
+        match source {
             VolumeSource::HostPath(host) => host.path.clone(),
             _ => text(own_directory(pod, volume)?.path()).map_err(|error| error.to_string())?,
         }
@@ -120,14 +121,15 @@ fn one(
 
 /// The directory of a volume that has one on the node.
 fn own_directory(pod: &OpenDirectory, volume: &Volume) -> Result<OpenDirectory, String> {
-    let plugin = plugin_directory(&volume.source).unwrap_or_default();
+    let plugin = plugin_directory(VolumeSource::of(volume)).unwrap_or_default();
     let found = pod.child(VOLUMES).and_then(|volumes| volumes.child(plugin)?.child(&volume.name));
     found.map_err(|error| format!("volume {:?} is not there: {error}", volume.name))
 }
 
 fn part(pod: &OpenDirectory, volume: &Volume, sub_path: &str, stand: &SubPathMount<'_>) -> Result<String, String> {
-    let source = match &volume.source {
-        VolumeSource::HostPath(HostPathVolume { path, .. }) => {
+    let source = match VolumeSource::of(volume) {
+        VolumeSource::HostPath(host) => {
+            let path = &host.path;
             let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::CLOEXEC;
             let root = rustix::fs::open(path.as_str(), flags, rustix::fs::Mode::empty())
                 .map_err(|error| format!("{path}: {}", std::io::Error::from(error)))?;
@@ -139,21 +141,25 @@ fn part(pod: &OpenDirectory, volume: &Volume, sub_path: &str, stand: &SubPathMou
     text(&path).map_err(|error| error.to_string())
 }
 
+fn propagation(mount: &VolumeMount) -> Option<pod::MountPropagation> {
+    pod::MountPropagation::of(mount.mount_propagation.as_deref())
+}
+
 fn absolute(path: &str) -> String {
     if Path::new(path).is_absolute() { path.to_owned() } else { format!("/{path}") }
 }
 
 /// As the kubelet decides it, in its words.
 fn recursive_read_only(mount: &VolumeMount, runtime_can: bool) -> Result<bool, String> {
-    let asked = match mount.recursive_read_only {
+    let asked = match RecursiveReadOnly::of(mount.recursive_read_only.as_deref()) {
         None | Some(RecursiveReadOnly::Disabled) => return Ok(false),
         Some(asked) => asked,
     };
     let name = &mount.name;
-    if !mount.read_only {
+    if mount.read_only != Some(true) {
         return Err(format!("volume {name:?} requested recursive read-only mode, but it is not read-only"));
     }
-    if let Some(propagation) = mount.mount_propagation.filter(|p| *p != pod::MountPropagation::None) {
+    if let Some(propagation) = propagation(mount).filter(|p| *p != pod::MountPropagation::None) {
         return Err(format!(
             "volume {name:?} requested recursive read-only mode, but it is not compatible with propagation {:?}",
             propagation.as_str()

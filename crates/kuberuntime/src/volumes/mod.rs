@@ -23,7 +23,7 @@ use cri_api::Mount;
 
 use crate::documents::Documents;
 use crate::environment::Surroundings;
-use crate::pod::{Pod, Volume};
+use crate::pod::{Pod, Volume, VolumeSource};
 pub(crate) use container::MountInput;
 use place::{OpenDirectory, PRIVATE, one_name};
 
@@ -128,7 +128,7 @@ impl Volumes {
 
     /// Opens the directory of a pod's volume; `None` for volumes that have none on the node. No link below the root is followed. Blocks.
     pub(crate) fn open_directory(&self, uid: &str, volume: &Volume) -> Option<io::Result<OpenDirectory>> {
-        let plugin = place::plugin_directory(&volume.source)?;
+        let plugin = place::plugin_directory(VolumeSource::of(volume))?;
         let pod = OpenDirectory::open(&self.0.root).and_then(|root| root.child(uid));
         Some(pod.and_then(|pod| pod.child(place::VOLUMES)?.child(plugin)?.child(&volume.name)))
     }

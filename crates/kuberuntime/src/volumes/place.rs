@@ -159,7 +159,7 @@ pub(super) const VOLUMES: &str = "volumes";
 pub(crate) const CONTAINERS: &str = "containers";
 
 /// The directory of a volume's plugin, by the kubelet's name; `None` for volumes that have none on the node.
-pub(super) fn plugin_directory(source: &VolumeSource) -> Option<&'static str> {
+pub(super) fn plugin_directory(source: VolumeSource<'_>) -> Option<&'static str> {
     match source {
         VolumeSource::EmptyDir(_) => Some("kubernetes.io~empty-dir"),
         VolumeSource::ConfigMap(_) => Some("kubernetes.io~configmap"),

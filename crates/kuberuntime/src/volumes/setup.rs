@@ -7,14 +7,14 @@ use super::place::{VOLUMES, plugin_directory};
 use super::{empty_dir, files, host_path};
 use crate::documents::{DocumentKind, Documents};
 use crate::environment::Surroundings;
-use crate::pod::{EmptyDirVolume, Medium, Pod, Volume, VolumeSource};
+use crate::pod::{HostPathType, Pod, Volume, VolumeSource, Word as _, is_in_memory, size_limit};
 use crate::volume_files::volume_files;
 
 /// Those documents that volumes of the pod are made of: the others need not be copied.
 pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
     let mut needed =
         Documents { unknown: documents.unknown.clone(), tokens: documents.tokens.clone(), ..Documents::default() };
-    for (kind, name) in pod.spec.volumes.iter().flat_map(|volume| volume.source.documents()) {
+    for (kind, name) in pod.spec.volumes.iter().flat_map(|volume| VolumeSource::of(volume).documents()) {
         if let Some(document) = documents.get(kind, name) {
             needed.insert(kind, name, document.clone());
         }
@@ -49,10 +49,11 @@ fn make(
     documents: &Documents,
     around: &Surroundings,
 ) -> Result<(), String> {
-    if let VolumeSource::HostPath(host) = &volume.source {
-        return host_path::check(&host.path, host.kind);
+    let source = VolumeSource::of(volume);
+    if let VolumeSource::HostPath(host) = source {
+        return host_path::check(&host.path, HostPathType::of(host.type_.as_deref()));
     }
-    let Some(sort) = plugin_directory(&volume.source) else { return Ok(()) };
+    let Some(sort) = plugin_directory(source) else { return Ok(()) };
     let name = volume.name.as_str();
     // A missing document is reported before anything is made. Files that were made outlive their document, as in the
     // kubelet: containers that run have them, and one that is started again gets them.
@@ -67,9 +68,9 @@ fn make(
     let parent = directory.made(VOLUMES, PRIVATE).and_then(|volumes| volumes.made(sort, PRIVATE));
     let parent = parent.map_err(|error| format!("make the directory: {error}"))?;
     let group = group(pod)?;
-    match (&volume.source, wanted) {
-        (VolumeSource::EmptyDir(EmptyDirVolume { medium: Some(Medium::Memory), size_limit }), _) => {
-            let size = empty_dir::memory_size(pod, *size_limit, around);
+    match (source, wanted) {
+        (VolumeSource::EmptyDir(empty), _) if is_in_memory(empty) => {
+            let size = empty_dir::memory_size(pod, size_limit(empty), around);
             empty_dir::in_memory(&parent, name, group, size).map(drop)
         }
         (VolumeSource::EmptyDir(_), _) => empty_dir::on_disk(&parent, name, group),

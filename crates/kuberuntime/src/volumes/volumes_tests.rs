@@ -145,8 +145,8 @@ async fn every_sort_of_volume_is_made_and_taken_away() {
     // One that no container mounts need not be there.
     pod.spec.volumes.push(crate::pod::Volume {
         name: "unused".into(),
-        source: crate::pod::VolumeSource::Secret(crate::pod::DocumentVolume {
-            name: "none".into(),
+        secret: Some(k8s_openapi::api::core::v1::SecretVolumeSource {
+            secret_name: Some("none".into()),
             ..Default::default()
         }),
         ..Default::default()

@@ -44,7 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::container_gc::PodStates;
 use crate::events::PodEvent;
-use crate::pod::{EnvSource, Pod};
+use crate::pod::{EnvSource, Pod, VolumeSource};
 use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::status::PodEnd;
@@ -214,12 +214,12 @@ impl Drop for WorkingGuard<'_> {
 
 /// Returns true if a pod needs ConfigMaps or Secrets.
 fn names_documents(pod: &Pod) -> bool {
-    let sources = || pod.spec.volumes.iter().map(|volume| &volume.source);
-    let volumes = sources().any(|source| source.documents().next().is_some() || source.tokens().next().is_some());
+    let mut sources = pod.spec.volumes.iter().map(VolumeSource::of);
+    let volumes = sources.any(|source| source.documents().next().is_some() || source.tokens().next().is_some());
     let variables = || {
         pod.all_containers().any(|(_, container)| {
-            let named = |source: &EnvSource| matches!(source, EnvSource::ConfigMapKey(_) | EnvSource::SecretKey(_));
-            !container.env_from.is_empty() || container.env.iter().any(|variable| named(&variable.source))
+            let named = |source: EnvSource<'_>| matches!(source, EnvSource::ConfigMapKey(_) | EnvSource::SecretKey(_));
+            !container.env_from.is_empty() || container.env.iter().any(|variable| named(EnvSource::of(variable)))
         })
     };
     volumes || !pod.spec.image_pull_secrets.is_empty() || variables()

@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 use url::Url;
 
-use crate::dial::{dial, plain};
+use super::dial::{dial, plain};
 
 /// A request, and how far its redirects are followed.
 pub(crate) struct Exchange<'a> {

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
-use crate::*;
+use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(20);

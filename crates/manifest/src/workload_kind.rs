@@ -10,9 +10,9 @@ pub struct WorkloadKind {
     /// Kind as the object has it.
     pub name: String,
     /// Fields that lead from the object to its pod template.
-    pub(super) template: &'static [&'static str],
+    pub(crate) template: &'static [&'static str],
     /// False for a kind that was recognised by its shape.
-    pub(super) is_of_kubernetes: bool,
+    pub(crate) is_of_kubernetes: bool,
 }
 
 /// Why an object is of no kind that there is.

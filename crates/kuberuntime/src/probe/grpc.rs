@@ -8,8 +8,8 @@ use http::{HeaderMap, Request, StatusCode};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::dial::{dial, join};
-use crate::{ProbeReply, percent_decoded, shown};
+use super::dial::{dial, join};
+use super::{ProbeReply, percent_decoded, shown};
 
 /// More than any answer of this call has.
 const MAX_MESSAGE: usize = 64 << 10;

@@ -166,7 +166,7 @@ impl FieldErrors {
 
     /// Adds the errors of a later step, except in fields that have an error already: a field that could not be read is
     /// not reported as missing as well.
-    pub(crate) fn merge(&mut self, later: Self) {
+    pub fn merge(&mut self, later: Self) {
         let known = self.0.len();
         for error in later.0 {
             if !self.0[..known].iter().any(|k| k.field.holds(&error.field) || error.field.holds(&k.field)) {
@@ -176,45 +176,52 @@ impl FieldErrors {
     }
 
     /// Keeps those of which `keep` holds.
-    pub(crate) fn retain(&mut self, keep: impl Fn(&FieldError) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(&FieldError) -> bool) {
         self.0.retain(keep);
     }
 
-    pub(crate) fn push(&mut self, field: FieldPath, problem: FieldProblem) {
+    /// Adds a problem of a field.
+    pub fn push(&mut self, field: FieldPath, problem: FieldProblem) {
         self.0.push(FieldError { field, problem });
     }
 
-    pub(crate) fn required(&mut self, field: FieldPath, detail: impl Into<String>) {
+    /// Adds the error of a field that is missing.
+    pub fn required(&mut self, field: FieldPath, detail: impl Into<String>) {
         self.push(field, FieldProblem::Required { detail: detail.into() });
     }
 
-    /// `value` is text that is shown in quotes.
-    pub(crate) fn invalid(&mut self, field: FieldPath, value: &str, detail: impl Into<String>) {
+    /// Adds the error of a text that is not allowed. The text is shown in quotes.
+    pub fn invalid(&mut self, field: FieldPath, value: &str, detail: impl Into<String>) {
         self.push(field, FieldProblem::Invalid { value: format!("{value:?}"), detail: detail.into() });
     }
 
-    /// `value` is shown as it is.
-    pub(crate) fn invalid_plain(&mut self, field: FieldPath, value: impl fmt::Display, detail: impl Into<String>) {
+    /// Adds the error of a value that is not allowed. The value is shown as it is.
+    pub fn invalid_plain(&mut self, field: FieldPath, value: impl fmt::Display, detail: impl Into<String>) {
         self.push(field, FieldProblem::Invalid { value: value.to_string(), detail: detail.into() });
     }
 
-    pub(crate) fn duplicate(&mut self, field: FieldPath, value: impl Into<String>) {
+    /// Adds the error of a value that stands in its list twice.
+    pub fn duplicate(&mut self, field: FieldPath, value: impl Into<String>) {
         self.push(field, FieldProblem::Duplicate { value: value.into() });
     }
 
-    pub(crate) fn forbidden(&mut self, field: FieldPath, detail: impl Into<String>) {
+    /// Adds the error of a field that must not be set.
+    pub fn forbidden(&mut self, field: FieldPath, detail: impl Into<String>) {
         self.push(field, FieldProblem::Forbidden { detail: detail.into() });
     }
 
-    pub(crate) fn not_found(&mut self, field: FieldPath, value: impl Into<String>) {
+    /// Adds the error of a name that nothing has.
+    pub fn not_found(&mut self, field: FieldPath, value: impl Into<String>) {
         self.push(field, FieldProblem::NotFound { value: value.into() });
     }
 
-    pub(crate) fn not_supported(&mut self, field: FieldPath, reason: impl Into<String>) {
+    /// Adds the error of a field that this node cannot honour.
+    pub fn not_supported(&mut self, field: FieldPath, reason: impl Into<String>) {
         self.push(field, FieldProblem::NotSupported { reason: reason.into() });
     }
 
-    pub(crate) fn unsupported(&mut self, field: FieldPath, value: impl Into<String>, supported: &[&str]) {
+    /// Adds the error of a value that is not one of a fixed set.
+    pub fn unsupported(&mut self, field: FieldPath, value: impl Into<String>, supported: &[&str]) {
         let supported = supported.iter().map(|s| (*s).to_owned()).collect();
         self.push(field, FieldProblem::Unsupported { value: value.into(), supported });
     }
@@ -268,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn one_place_is_told_once() {
+    fn one_place_is_reported_once() {
         let mut errors = FieldErrors::default();
         errors.forbidden(FieldPath::new("spec").child("containers").index(1), "no");
         let mut later = FieldErrors::default();

@@ -1,5 +1,5 @@
 //! TLS: with every certificate accepted, as in the kubelet's probes, because containers show certificates that no
-//! authority signed; or with the system's authorities, for documents. Called by [`crate::exchange`].
+//! authority signed; or with the system's authorities, for documents. Called by [`super::exchange`].
 
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;

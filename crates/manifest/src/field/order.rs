@@ -8,7 +8,7 @@ use super::{FieldErrors, FieldPath};
 impl FieldErrors {
     /// Puts the errors in the order of `document`, whose place is `root`. What is missing counts as where it should be: at the
     /// beginning of the object that lacks it.
-    pub(crate) fn in_order_of(mut self, document: &Value, root: &FieldPath) -> Self {
+    pub fn in_order_of(mut self, document: &Value, root: &FieldPath) -> Self {
         self.0.sort_by_cached_key(|error| {
             let below = error.field.as_str().strip_prefix(root.as_str()).unwrap_or_default();
             steps(document, below)

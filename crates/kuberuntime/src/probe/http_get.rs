@@ -8,9 +8,9 @@ use http::header::{ACCEPT, CONTENT_LENGTH, HOST, TRAILER, TRANSFER_ENCODING, USE
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use url::Url;
 
-use crate::dial::join;
-use crate::exchange::{Exchange, NoReply, Reply};
-use crate::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
+use super::dial::join;
+use super::exchange::{Exchange, NoReply, Reply};
+use super::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
 
 /// As many redirects as are followed on one host.
 const MAX_REDIRECTS: usize = 10;

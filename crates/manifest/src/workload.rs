@@ -1,21 +1,26 @@
-//! [`Workload`]: a pod, or the pod template of a workload, read by the reader of all pods ([`Pod::read_template`]) for
-//! the images that it needs. Lenient: errors count only in the fields that decide which images are needed, when they
-//! are pulled and who may have them; in those fields nothing is passed over, because an image would be forgotten. An
-//! unknown field counts where it resembles one of those, and is a [note](WorkloadNote) elsewhere. Called by `imagelet
-//! ensure`.
+//! [`Workload`]: a pod, or the pod template of a workload, read for the images that it needs. Lenient: errors count only in
+//! the fields that decide which images are needed, when they are pulled and who may have them; in those fields nothing is
+//! passed over, because an image would be forgotten. An unknown field counts where it resembles one of those, and is a
+//! [note](WorkloadNote) elsewhere. Called by [`crate::read`].
 
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::api::core::v1::{PodSpec, PodTemplateSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::read::{self, Json as _};
-use super::workload_kind::WorkloadKind;
-use super::{ContainerKind, Metadata, PRIORITY_CLASSES, Pod, VolumeSource};
+use crate::decode::{decode, shown};
 use crate::field::{FieldError, FieldErrors, FieldPath, FieldProblem};
+use crate::images::{Role, images, priority_of_class, refuse_unknown_policies};
+use crate::workload_kind::WorkloadKind;
 
 /// Fields of an object in which an error counts.
-const OBJECT_FIELDS: [&str; 5] =
-    ["metadata", "metadata.name", "metadata.generateName", "metadata.namespace", "metadata.uid"];
+const OBJECT_FIELDS: [&str; 6] =
+    ["", "metadata", "metadata.name", "metadata.generateName", "metadata.namespace", "metadata.uid"];
 /// Fields of a pod template in which an error counts; `[]` stands for an entry of a list or a map.
-const TEMPLATE_FIELDS: [&str; 29] = [
+const TEMPLATE_FIELDS: [&str; 30] = [
+    "",
     "metadata",
     "metadata.annotations",
     "metadata.annotations[]",
@@ -48,39 +53,48 @@ const TEMPLATE_FIELDS: [&str; 29] = [
 ];
 
 /// A pod as a workload has it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Workload {
+#[derive(Clone, PartialEq)]
+pub(crate) struct Workload {
     /// Namespace of the object, `default` unless it has one.
-    pub namespace: String,
+    pub(crate) namespace: String,
     /// Name of the object, or `PREFIX*` where the name is generated.
-    pub name: String,
+    pub(crate) name: String,
     /// Uid of the object, empty unless it has one.
-    pub uid: String,
+    pub(crate) uid: String,
+    /// Annotations of the pod template.
+    pub(crate) annotations: BTreeMap<String, String>,
     /// The pod, of which only the fields can be relied on that decide about images.
-    pub pod: Pod,
+    pub(crate) spec: PodSpec,
     /// Priority of the pod: as written, otherwise that of the two classes which every cluster has.
-    pub priority: i32,
+    pub(crate) priority: i32,
     /// Problems that change nothing about the images.
-    pub notes: Vec<WorkloadNote>,
+    pub(crate) notes: Vec<WorkloadNote>,
 }
 
 /// A problem of a workload that its user should know of.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WorkloadNote {
+pub(crate) struct WorkloadNote {
     /// The field of the object that it is about.
-    pub field: FieldPath,
+    pub(crate) field: FieldPath,
     /// Message in one line for people, with the field's name.
-    pub message: String,
+    pub(crate) message: String,
 }
 
 /// The first error in a workload.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
-pub struct WorkloadError {
+pub(crate) struct WorkloadError {
     /// The field of the object that is wrong, or that lacks something.
-    pub field: FieldPath,
+    pub(crate) field: FieldPath,
     /// Message in one line for people, with the field's name where the field has one.
-    pub message: String,
+    pub(crate) message: String,
+}
+
+/// Shows no value of a variable: people write secrets there.
+impl fmt::Debug for Workload {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workload").field("namespace", &self.namespace).field("name", &self.name).finish_non_exhaustive()
+    }
 }
 
 impl Workload {
@@ -88,41 +102,56 @@ impl Workload {
     ///
     /// # Errors
     /// The first error in a field that counts.
-    pub fn read(kind: &WorkloadKind, object: &Value) -> Result<Self, WorkloadError> {
+    pub(crate) fn read(kind: &WorkloadKind, object: &Value) -> Result<Self, WorkloadError> {
         let root = FieldPath::default();
-        let mut errors = FieldErrors::default();
-        let metadata = set(object, "metadata");
-        let metadata = metadata.and_then(|value| Metadata::from_value(value, FieldPath::new("metadata"), &mut errors));
-        let Metadata { name, generate_name, namespace, uid, .. } = metadata.unwrap_or_default();
-        let name = match (name.as_str(), generate_name.as_str()) {
-            ("", prefix) => (!prefix.is_empty()).then(|| format!("{prefix}*")),
-            _ => Some(name),
+        let (metadata, mut errors) = match set(object, "metadata") {
+            Some(value) => decode::<ObjectMeta>(value, &FieldPath::new("metadata")),
+            None => Default::default(),
+        };
+        let name = match (text(metadata.name), text(metadata.generate_name)) {
+            (None, prefix) => prefix.map(|prefix| format!("{prefix}*")),
+            (name, _) => name,
         };
         let title = name.as_ref().map_or_else(|| kind.name.clone(), |name| format!("{} {name}", kind.name));
         let (value, path) = template(kind, object, &title).or_else(|lacks| {
             // Of two mistakes, the one that stands first.
             check(&errors, kind, &root, &root).and(Err(lacks))
         })?;
-        let (mut pod, found) = Pod::read_template(value, path.clone());
+        let (template, found) = decode::<PodTemplateSpec>(value, &path);
         errors.merge(found);
+        let mut spec = template.spec.unwrap_or_default();
+        refuse_unknown_policies(&spec, &path.child("spec"), &mut errors);
         let errors = errors.in_order_of(object, &root);
         check(&errors, kind, &root, &path)?;
         let Some(name) = name else {
             return Err(missing(object, &root, "metadata", format!("{title} has no metadata.name")));
         };
-        let mut notes = notes(&errors, kind);
+        let mut notes = notes(&errors, kind, &path);
         if !kind.is_of_kubernetes {
-            fill_in(&mut pod, &path.child("spec"), &mut notes);
+            fill_in(&mut spec, &path.child("spec"), &mut notes);
         }
-        check_images(&pod, &path.child("spec"))?;
-        if pod.spec.containers.is_empty() && kind.is_of_kubernetes {
+        check_images(&spec, &path.child("spec"))?;
+        if spec.containers.is_empty() && kind.is_of_kubernetes {
             return Err(error(&root, format!("{title} has no containers")));
         }
-        let class = PRIORITY_CLASSES.iter().find(|(name, _)| *name == pod.spec.priority_class_name);
-        let priority = pod.spec.priority.or(class.map(|(_, priority)| *priority)).unwrap_or_default();
-        let namespace = if namespace.is_empty() { "default".to_owned() } else { namespace };
-        Ok(Self { namespace, name, uid, pod, priority, notes })
+        Ok(Self {
+            namespace: text(metadata.namespace).unwrap_or_else(|| "default".to_owned()),
+            name,
+            uid: metadata.uid.unwrap_or_default(),
+            annotations: template.metadata.and_then(|metadata| metadata.annotations).unwrap_or_default(),
+            priority: spec
+                .priority
+                .or_else(|| priority_of_class(spec.priority_class_name.as_deref()?))
+                .unwrap_or_default(),
+            spec,
+            notes,
+        })
     }
+}
+
+/// A text that says something: an empty one counts as absent.
+fn text(text: Option<String>) -> Option<String> {
+    text.filter(|text| !text.is_empty())
 }
 
 fn error(field: &FieldPath, message: String) -> WorkloadError {
@@ -159,10 +188,7 @@ fn template<'v>(kind: &WorkloadKind, object: &'v Value, title: &str) -> Result<(
     let child = path.child("spec");
     match set(value, "spec") {
         Some(Value::Object(_)) => Ok((value, path)),
-        Some(other) => {
-            let shown = read::shown(other);
-            Err(error(&child, format!("{child} of {title} must be a map, not {shown}")))
-        }
+        Some(other) => Err(error(&child, format!("{child} of {title} must be a map, not {}", shown(other)))),
         None => Err(missing(value, &path, "spec", format!("{title} has no {child}"))),
     }
 }
@@ -205,34 +231,43 @@ fn check(errors: &FieldErrors, kind: &WorkloadKind, root: &FieldPath, path: &Fie
 
 /// Returns notes about unknown fields. Objects that are not of Kubernetes have fields of their own: of those, only
 /// fields that look misspelt are noted.
-fn notes(errors: &FieldErrors, kind: &WorkloadKind) -> Vec<WorkloadNote> {
+fn notes(errors: &FieldErrors, kind: &WorkloadKind, template: &FieldPath) -> Vec<WorkloadNote> {
     let unknown = errors.iter().filter(|error| match &error.problem {
         FieldProblem::Unknown { closest } => {
             let of_object =
                 kind.template.is_empty() && ["apiVersion", "kind", "status"].contains(&error.field.as_str());
-            (kind.is_of_kubernetes || closest.is_some()) && !of_object
+            // The API had it until version 1.20; objects that were written out then may have it, empty.
+            let of_old_version = error
+                .field
+                .as_str()
+                .strip_prefix(template.as_str())
+                .is_some_and(|field| field.trim_start_matches('.') == "metadata.clusterName");
+            (kind.is_of_kubernetes || closest.is_some()) && !of_object && !of_old_version
         }
         _ => false,
     });
     unknown.map(|error| WorkloadNote { field: error.field.clone(), message: sentence(error) }).collect()
 }
 
-/// Fills in what objects of others leave to their controllers: names of containers, and images that come later.
-fn fill_in(pod: &mut Pod, spec: &FieldPath, notes: &mut Vec<WorkloadNote>) {
-    let lists = [("initContainers", &mut pod.spec.init_containers), ("containers", &mut pod.spec.containers)];
+/// Fills in the names of containers, which kinds that are not of Kubernetes may leave to their controllers, and leaves out
+/// containers whose image is set later.
+fn fill_in(spec: &mut PodSpec, path: &FieldPath, notes: &mut Vec<WorkloadNote>) {
+    let lists = [("initContainers", spec.init_containers.as_mut()), ("containers", Some(&mut spec.containers))];
     for (list, containers) in lists {
+        let Some(containers) = containers else { continue };
+        let has_image = |image: &Option<String>| image.as_ref().is_some_and(|image| !image.trim().is_empty());
         for (index, container) in containers.iter_mut().enumerate() {
             let field = FieldPath::new(list).index(index);
             if container.name.is_empty() {
                 field.as_str().clone_into(&mut container.name);
             }
-            if container.image.trim().is_empty() {
-                let field = spec.child(field.as_str());
+            if !has_image(&container.image) {
+                let field = path.child(field.as_str());
                 let message = format!("{field} has no image yet: it is passed by");
                 notes.push(WorkloadNote { field, message });
             }
         }
-        containers.retain(|container| !container.image.trim().is_empty());
+        containers.retain(|container| has_image(&container.image));
     }
 }
 
@@ -275,30 +310,22 @@ fn sentence(error: &FieldError) -> String {
 }
 
 /// Every need for an image has a name of its own and an image. Containers share one space of names, volumes have theirs.
-fn check_images(pod: &Pod, spec: &FieldPath) -> Result<(), WorkloadError> {
+fn check_images(spec: &PodSpec, path: &FieldPath) -> Result<(), WorkloadError> {
+    for (index, volume) in spec.volumes.iter().flatten().enumerate() {
+        if volume.image.is_some() && crate::images::has_further_source(volume) {
+            let field = path.child("volumes").index(index);
+            return Err(error(&field, format!("{field} has an image and another source")));
+        }
+    }
     let mut seen: Vec<(bool, &str, &'static str)> = Vec::new();
-    let volumes = pod.spec.volumes.iter().enumerate().filter_map(|(index, volume)| match &volume.source {
-        VolumeSource::Image(image) => Some((index, volume.name.as_str(), image.reference.as_str())),
-        _ => None,
-    });
-    let mut needs: Vec<(&'static str, usize, &str, &str)> =
-        volumes.map(|(index, name, image)| ("volumes", index, name, image)).collect();
-    let both = pod.spec.volumes.iter().position(|volume| volume.further.contains(&"image"));
-    if let Some(index) = both {
-        let field = spec.child("volumes").index(index);
-        return Err(error(&field, format!("{field} has an image and another source")));
-    }
-    for kind in [ContainerKind::Ephemeral, ContainerKind::Init, ContainerKind::Normal] {
-        let containers = pod.all_containers().filter(|(each, _)| *each == kind).enumerate();
-        needs.extend(containers.map(|(index, (_, c))| (kind.field(), index, c.name.as_str(), c.image.as_str())));
-    }
-    for (list, index, name, image) in needs {
-        let field = spec.child(list).index(index);
-        let is_volume = list == "volumes";
+    for image in images(spec) {
+        let (list, name) = (image.role.field(), image.name);
+        let field = path.child(list).index(image.index);
+        let is_volume = image.role == Role::Volume;
         if name.is_empty() {
             return Err(error(&field, format!("{field} has no name")));
         }
-        if image.is_empty() {
+        if image.image.is_empty() {
             let lacks = if is_volume { "reference" } else { "image" };
             return Err(error(&field, format!("{field} {name:?} has no {lacks}")));
         }
@@ -334,7 +361,7 @@ mod tests {
         }}});
         let read = read("Job", &object).expect("read");
         assert_eq!((&*read.namespace, &*read.name, &*read.uid, read.priority), ("default", "web-*", "", 0));
-        assert_eq!(read.pod.images().iter().map(|image| image.image).collect::<Vec<_>>(), ["i:1"]);
+        assert_eq!(images(&read.spec).iter().map(|image| image.image).collect::<Vec<_>>(), ["i:1"]);
     }
 
     #[test]

@@ -3,8 +3,7 @@
 //! keeps no connection, follows no redirect to another host, uses no proxy, decides nothing from the answers, and knows
 //! no pods.
 //!
-//! Called by `kuberuntime`: its handlers, and the source of pods behind a URL.
-#![deny(missing_docs)]
+//! Called by the handlers of containers, and by the source of pods behind a URL.
 
 mod dial;
 mod exchange;

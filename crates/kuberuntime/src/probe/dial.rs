@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::net::{TcpStream, lookup_host};
 
-use crate::ProbeReply;
+use super::ProbeReply;
 
 /// A host and a port as URLs and headers write them.
 pub(crate) fn join(host: &str, port: u16) -> String {

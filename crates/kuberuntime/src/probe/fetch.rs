@@ -14,9 +14,9 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use rustls::ClientConfig;
 use url::Url;
 
-use crate::exchange::Exchange;
-use crate::http_get::{host_header, is_redirect, relative};
-use crate::{percent_decoded, shown, tls};
+use super::exchange::Exchange;
+use super::http_get::{host_header, is_redirect, relative};
+use super::{percent_decoded, shown, tls};
 
 const MAX_REDIRECTS: usize = 10;
 
