@@ -61,33 +61,33 @@ pub fn image_needs(pod: Pod, secrets: &SecretStore) -> Vec<ImageNeed> {
     images.into_iter().map(need).collect()
 }
 
-/// The result of one need.
+/// Result for one image of a pod.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EnsuredRow {
-    /// Kind and name of the object that the pod comes from: `pod/web`, `deployment/web`.
+    /// Kind and name of the object that defines the pod: `pod/web`, `deployment/web`.
     pub pod: String,
     /// Namespace of the pod.
     pub namespace: String,
     /// Name of the container or image volume.
     pub container: String,
-    /// The use of the image in its pod.
+    /// Use of the image in the pod.
     #[serde(rename = "type")]
     #[schemars(with = "String")]
     pub role: Role,
-    /// The image as the manifest names it.
+    /// The image as given in the manifest.
     pub image: String,
-    /// Pull policy: `Always`, `IfNotPresent` or `Never`; without one in the manifest the default of Kubernetes.
+    /// Pull policy: `Always`, `IfNotPresent` or `Never`; the Kubernetes default if the manifest has none.
     pub policy: &'static str,
     /// `present`, `pulled`, `unfinished`, or the reason of the failure.
     pub result: &'static str,
-    /// Id of the image, as the runtime has it; empty after a failure.
+    /// Image ID as reported by the runtime; empty after a failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub image_ref: String,
-    /// Of a pull: how long it took, in milliseconds.
+    /// Duration of the pull in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_milliseconds: Option<u64>,
-    /// Of a failure: what happened.
+    /// Error message of a failure.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Name of the container, or `volume/NAME`: for tables, in which a volume may be called like a container.

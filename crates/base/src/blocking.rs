@@ -24,13 +24,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_value_comes_back() {
+    async fn blocking_call_returns_its_value() {
         assert_eq!(blocking(|| 7).await, Some(7));
     }
 
     #[tokio::test]
     #[should_panic(expected = "on purpose")]
-    async fn a_panic_is_the_callers() {
+    async fn panic_propagates_to_the_caller() {
         blocking(|| panic!("on purpose")).await.unwrap_or(())
     }
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_of_every_length_come_back() {
+    fn values_of_every_length_round_trip() {
         for length in [0, 1, 127, 128, 255, 256, 65_535, 65_536] {
             let content = vec![7; length];
             let made = value(tag::OCTET_STRING, &[&content]);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_is_none() {
+    fn invalid_values_are_refused() {
         for input in
             [&[][..], &[0x30], &[0x30, 0x80], &[0x30, 0x85, 0, 0, 0, 0, 1, 0], &[0x30, 0x84, 0xFF, 0xFF, 0xFF, 0xFF, 0]]
         {

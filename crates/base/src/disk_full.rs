@@ -14,7 +14,7 @@ mod tests {
     use rustix::io::Errno;
 
     #[test]
-    fn a_full_disk_and_a_used_up_quota_are_recognised() {
+    fn full_disk_and_exceeded_quota_are_recognised() {
         for (error, full) in
             [(Errno::NOSPC, true), (Errno::DQUOT, true), (Errno::FBIG, false), (Errno::ROFS, false), (Errno::IO, false)]
         {

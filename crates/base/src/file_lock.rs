@@ -44,7 +44,7 @@ mod tests {
     use std::fs::File;
 
     #[test]
-    fn a_copy_of_the_descriptor_does_not_keep_the_lock() {
+    fn duplicated_descriptor_does_not_keep_the_lock() {
         // A file that no other process locks.
         let open = || File::open(std::env::current_exe().unwrap()).unwrap();
         let try_lock = |file: &File| flock(file, FlockOperation::NonBlockingLockExclusive);

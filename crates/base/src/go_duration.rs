@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn read_and_written() {
+    fn durations_round_trip() {
         let cases = [
             ("0", "0s"),
             ("0s", "0s"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none() {
+    fn invalid_durations_are_refused() {
         for text in [
             "",
             "-",
@@ -200,13 +200,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_can_be_read(nanoseconds: i64) {
+        fn written_values_are_parsed(nanoseconds: i64) {
             let duration = GoDuration(nanoseconds);
             prop_assert_eq!(GoDuration::parse(&duration.to_string()), Some(duration));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "\\PC*", likely in "[-+]?([0-9.]{0,25}(ns|us|µs|ms|s|m|h)?){0,4}") {
+        fn parser_never_panics(text in "\\PC*", likely in "[-+]?([0-9.]{0,25}(ns|us|µs|ms|s|m|h)?){0,4}") {
             let _ = GoDuration::parse(&text);
             let _ = GoDuration::parse(&likely);
             let _ = GoDuration::parse_unsigned(&likely);
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn to_the_standard_library() {
+    fn duration_converts_to_std() {
         let of = |text: &str| GoDuration::parse(text).expect(text);
         assert_eq!(of("1m").to_std(), Some(std::time::Duration::from_secs(60)));
         assert_eq!(of("-1ns").to_std(), None);
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_sign() {
+    fn unsigned_durations_have_no_sign() {
         let cases = [
             ("0", Some(Duration::ZERO)),
             ("0.1s", Some(Duration::from_millis(100))),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn printed_in_milliseconds() {
+    fn durations_are_printed_in_milliseconds() {
         let cases = [
             (Duration::ZERO, "0s"),
             (Duration::from_micros(999), "0s"),

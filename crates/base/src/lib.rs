@@ -42,7 +42,7 @@ pub use file_lock::FileLock;
 pub use fill::fill;
 pub use go_duration::GoDuration;
 pub use loop_device::{LoopDevice, LoopFlags};
-pub use nearest::{near_names, nearest};
+pub use nearest::{closest, near_names, nearest};
 pub use overlay::{OverlayMount, overlay_mounts};
 pub use private_file::write_private;
 pub use tree_walk::{TreeWalkError, walk_tree};

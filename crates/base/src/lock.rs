@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_poisons_nothing() {
+    fn panic_does_not_poison_locks() {
         let (mutex, rw) = (Mutex::new(1), RwLock::new(1));
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let (mut one, mut other) = (mutex.lock(), rw.write());

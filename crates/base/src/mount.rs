@@ -120,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_another_form_are_skipped() {
+    fn malformed_lines_are_skipped() {
         let table = b"36 35 98:0 / /a rw - ext3 /dev/root rw\nwhat is this\n\n37 35 98:0 / /b rw - tmpfs tmpfs rw\n";
         let targets: Vec<PathBuf> = parse_lenient(table).into_iter().map(|mount| mount.target).collect();
         assert_eq!(targets, [Path::new("/a"), Path::new("/b")]);
     }
 
     #[test]
-    fn the_last_mount_wins() {
+    fn last_mount_at_a_path_wins() {
         let mount = |id, kind: &str| Mount { id, target: "/t".into(), kind: kind.into(), source: "none".into() };
         let mounts = [mount(1, "ext4"), mount(2, "overlay")];
         assert_eq!(topmost(&mounts, Path::new("/t")), Some(&mounts[1]));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_has_a_root() {
+    fn root_mount_of_this_process_is_found() {
         assert!(topmost(&mounts_lenient().expect("readable"), Path::new("/")).is_some());
         let all = mounts_below(Path::new("/")).expect("readable");
         assert!(topmost(&all, Path::new("/")).is_some());

@@ -1,5 +1,5 @@
-//! Suggestions for a misspelled name: [`nearest`] for a likely mistake, [`near_names`] for a list to choose from. Called by the
-//! readers of manifests and of the configuration.
+//! Suggestions for a misspelled name: [`nearest`] and [`closest`] for a likely mistake, [`near_names`] for a list to choose from. Called
+//! by the command line and by the readers of manifests and of the configuration.
 
 /// The most letters that may be wrong in a name that is taken for another one.
 const WRONG_LETTERS: usize = 2;
@@ -8,16 +8,23 @@ const ALIKE: f64 = 0.7;
 /// The most names that are shown.
 const MAX_NAMES: usize = 3;
 
-/// The name that was probably meant: the same but for case, or with at most two letters wrong, missing, too many or swapped.
+/// Returns the name that was probably meant: the same but for case, or with at most two letters wrong, missing, too many or swapped.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let wrong: String = lower(wrong);
-    let distances = names.into_iter().map(|name| (strsim::osa_distance(&wrong, &lower(name)), name));
-    // Of a short name, hardly anything would be left.
-    let best = distances.filter(|(distance, name)| *distance <= WRONG_LETTERS && *distance < name.len() / 2).min();
-    best.map(|(_, name)| name)
+    closest(wrong, names).into_iter().min()
 }
 
-/// Up to three names that are like `wrong`, the most alike first. Each candidate is a name, and the words that stand for it.
+/// Returns the names that were probably meant, by the rule of [`nearest`]: more than one if they are equally close.
+pub fn closest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let wrong: String = lower(wrong);
+    let distances = names.into_iter().map(|name| (strsim::osa_distance(&wrong, &lower(name)), name));
+    // At least half of a short name has to be right.
+    let close: Vec<(usize, &str)> =
+        distances.filter(|(distance, name)| *distance <= WRONG_LETTERS && 2 * distance < name.len()).collect();
+    let least = close.iter().map(|(distance, _)| *distance).min();
+    close.into_iter().filter(|(distance, _)| Some(*distance) == least).map(|(_, name)| name).collect()
+}
+
+/// Returns up to three names that are like `wrong`, the most alike first. Each candidate is a name, and the words that stand for it.
 pub fn near_names<'a, W: AsRef<str>>(
     wrong: &str,
     candidates: impl IntoIterator<Item = (&'a str, Vec<W>)>,
@@ -33,7 +40,7 @@ pub fn near_names<'a, W: AsRef<str>>(
     scored.into_iter().map(|(_, name)| name).take(MAX_NAMES).collect()
 }
 
-/// As much of a name as is compared, without regard to case.
+/// Returns the part of a name that is compared, in lower case.
 fn lower(name: &str) -> String {
     name.to_lowercase().chars().take(64).collect()
 }
@@ -47,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistake_leads_to_its_name() {
+    fn misspelled_name_is_matched() {
         let names = ["image", "imagePullPolicy", "name", "ports", "tty"];
         for (wrong, want) in [
             ("imagePullPolcy", Some("imagePullPolicy")),
@@ -55,6 +62,7 @@ mod tests {
             ("imgae", Some("image")),
             ("prots", Some("ports")),
             ("yt", None),
+            ("ttx", Some("tty")),
             ("command", None),
             ("", None),
         ] {
@@ -63,7 +71,14 @@ mod tests {
     }
 
     #[test]
-    fn names_to_choose_from_are_few() {
+    fn equally_close_names_are_all_returned() {
+        assert_eq!(closest("logi", ["login", "logs", "logout"]), ["login", "logs"]);
+        assert_eq!(closest("Logout", ["login", "logs", "logout"]), ["logout"]);
+        assert_eq!(closest("xy", ["df", "gc", "ls"]), [""; 0]);
+    }
+
+    #[test]
+    fn near_names_are_limited() {
         let candidates =
             || ["root", "registryPullQPS", "registryBurst", "logging.format"].map(|name| (name, vec![name]));
         assert_eq!(near_names("rooot", candidates()), ["root"]);

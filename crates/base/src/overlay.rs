@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mounts_of_this_machine_can_be_read() {
+    fn mounts_of_this_machine_are_parsed() {
         overlay_mounts().unwrap();
     }
 }

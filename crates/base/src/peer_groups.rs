@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_groups_of_this_process_are_its_own() {
+    fn peer_groups_match_this_process() {
         let (one, _other) = UnixStream::pair().expect("a pair");
         let mut groups = peer_groups(&one).expect("groups");
         let status = std::fs::read_to_string("/proc/self/status").expect("a status");

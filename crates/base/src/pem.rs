@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_document_comes_back() {
+    fn pem_documents_round_trip() {
         for length in [0, 1, 47, 48, 49, 96, 1000] {
             let document = vec![0xA5; length];
             let text = format!("x\n{}{}", write("OTHER", b"y"), write("THING", &document));

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_as_a_whole_and_read_by_its_owner_alone() {
+    fn file_is_replaced_atomically_with_owner_only_mode() {
         let directory = tempfile::tempdir().expect("a directory");
         let top = directory.path();
         let path = top.join("deep/key.pem");

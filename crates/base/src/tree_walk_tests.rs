@@ -52,7 +52,7 @@ fn memory_does_not_grow_with_the_number_of_directories() {
 }
 
 #[test]
-fn a_tree_deeper_than_any_path_is_visited_with_few_descriptors() {
+fn tree_deeper_than_path_max_needs_few_descriptors() {
     let top = tempfile::tempdir().expect("a directory");
     // Side branches above and below the levels that are closed and opened again.
     let name = "d".repeat(250);
@@ -88,7 +88,7 @@ fn a_tree_deeper_than_any_path_is_visited_with_few_descriptors() {
 }
 
 #[test]
-fn a_tree_with_too_many_levels_is_an_error_and_costs_no_more() {
+fn too_many_levels_are_an_error_with_bounded_memory() {
     let top = tempfile::tempdir().expect("a directory");
     drop(chain(top.path(), "d", MAX_DEPTH - 1));
     assert_eq!(count(top.path()), Ok(MAX_DEPTH));
@@ -112,7 +112,7 @@ fn a_tree_with_too_many_levels_is_an_error_and_costs_no_more() {
 }
 
 #[test]
-fn links_are_not_followed() {
+fn symlinks_are_not_followed() {
     let (top, outside) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     fs::create_dir_all(outside.path().join("a/b/c")).expect("made");
     std::os::unix::fs::symlink(outside.path(), top.path().join("out")).expect("a link");
@@ -121,7 +121,7 @@ fn links_are_not_followed() {
 }
 
 #[test]
-fn files_that_are_removed_meanwhile_are_passed_over() {
+fn concurrently_removed_files_are_skipped() {
     let top = tempfile::tempdir().expect("a directory");
     let deepest = chain(top.path(), &"d".repeat(100), 40);
     for number in 0..200 {
@@ -146,7 +146,7 @@ fn files_that_are_removed_meanwhile_are_passed_over() {
 }
 
 #[test]
-fn a_directory_that_is_moved_away_is_noticed() {
+fn moved_directory_is_detected() {
     let top = tempfile::tempdir().expect("a directory");
     let outside = tempfile::tempdir().expect("a directory");
     drop(chain(top.path(), "d", 40));
@@ -163,7 +163,7 @@ fn a_directory_that_is_moved_away_is_noticed() {
 }
 
 #[test]
-fn a_directory_that_is_replaced_by_a_link_is_not_entered() {
+fn directory_replaced_by_a_symlink_is_not_entered() {
     let (top, outside) = (tempfile::tempdir().expect("a directory"), tempfile::tempdir().expect("a directory"));
     fs::create_dir_all(outside.path().join("secret")).expect("made");
     fs::create_dir(top.path().join("a")).expect("made");
@@ -179,7 +179,7 @@ fn a_directory_that_is_replaced_by_a_link_is_not_entered() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_read_is_an_error() {
+fn unreadable_directory_is_an_error() {
     let top = tempfile::tempdir().expect("a directory");
     fs::create_dir_all(top.path().join("a/b")).expect("made");
     // The root is given without the right to read it.

@@ -35,7 +35,7 @@ fn run(work: impl Future<Output = ()> + Send + 'static) {
 }
 
 #[tokio::test]
-async fn one_flight_for_all() {
+async fn concurrent_callers_share_one_flight() {
     let group = Cancelled::default();
     let runs = Arc::new(AtomicUsize::new(0));
     let (go, gate) = oneshot::channel::<()>();
@@ -58,7 +58,7 @@ async fn one_flight_for_all() {
 }
 
 #[tokio::test]
-async fn the_last_to_leave_cancels() {
+async fn last_waiter_to_leave_cancels() {
     let group = Cancelled::default();
     let (told, heard) = oneshot::channel();
     let (first, _) = join(&group, |token| async move {
@@ -80,7 +80,7 @@ async fn the_last_to_leave_cancels() {
 }
 
 #[tokio::test]
-async fn the_last_to_leave_gets_the_answer_that_there_is_all_the_same() {
+async fn last_waiter_to_leave_gets_an_existing_answer() {
     let group = Cancelled::default();
     let (ticket, _) = join(&group, |token| async move {
         token.cancelled().await;
@@ -93,7 +93,7 @@ async fn the_last_to_leave_gets_the_answer_that_there_is_all_the_same() {
 }
 
 #[tokio::test]
-async fn a_flight_that_panics_has_no_answer_and_leaves_the_group() {
+async fn panicking_flight_has_no_answer_and_leaves_the_group() {
     let group = Cancelled::default();
     let (mut ticket, _) = join(&group, |_| async { panic!("on purpose") });
     assert_eq!(ticket.wait().await, None);
@@ -115,7 +115,7 @@ fn begin(group: &Lingering, number: u32) -> Begun {
 }
 
 #[tokio::test]
-async fn waiters_can_be_answered_one_by_one() {
+async fn waiters_are_answered_individually() {
     let group = Lingering::default();
     let (mut first, flight) = begin(&group, 1);
     let (mut second, none) = group.join(&"a", 2, || Lingers);
@@ -135,7 +135,7 @@ async fn waiters_can_be_answered_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_lingers_when_it_is_left() {
+async fn flight_lingers_after_its_last_waiter() {
     let group = Lingering::default();
     let minute = Duration::from_secs(60);
     let (first, flight) = begin(&group, 1);
@@ -159,7 +159,7 @@ async fn a_flight_lingers_when_it_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_flight_that_does_not_linger_ends_at_once() {
+async fn flight_without_linger_ends_immediately() {
     let group = Lingering::default();
     let (ticket, flight) = begin(&group, 1);
     drop(ticket);

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn configs_that_containerd_cannot_decode() {
+    fn configs_that_containerd_cannot_decode_are_refused() {
         for (config, why) in [
             (r#"{"created": ""}"#, Some("created is not a time of RFC 3339")),
             (r#"{"created": "yesterday"}"#, Some("created is not a time of RFC 3339")),

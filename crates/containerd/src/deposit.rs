@@ -96,12 +96,12 @@ impl ContainerdDeposit {
         Ok(())
     }
 
-    async fn look_at(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
+    async fn lower_layers_of_chain(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
         let (name, chain, key) = (&self.snapshotter.name, chain_id.to_string(), self.own_key());
         let mounts = self.lease.view(name, &key, &chain).await?;
         self.lease.remove_snapshot(name, &key).await?;
         lower_layers(&mounts).ok_or_else(|| {
-            let message = format!("its files cannot be read from outside: {mounts:?}");
+            let message = format!("unsupported mounts: {mounts:?}");
             Error::new(ErrorKind::Invalid, "Snapshots.View", &chain, message)
         })
     }
@@ -161,7 +161,7 @@ impl Deposit for ContainerdDeposit {
     }
 
     async fn lower_layers(&self, chain_id: &Digest) -> cri_api::Result<Vec<LowerLayer>> {
-        Ok(self.look_at(chain_id).await?)
+        Ok(self.lower_layers_of_chain(chain_id).await?)
     }
 
     async fn independent_layers(&self) -> cri_api::Result<BTreeMap<Digest, Digest>> {
@@ -217,7 +217,7 @@ impl Deposit for ContainerdDeposit {
 pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
     let to: &PathBuf = match destination {
         Destination::Directory(to) => {
-            make_plain(layer)?;
+            reset_root_attributes(layer)?;
             to
         }
         Destination::ErofsFile(to) => to,
@@ -228,9 +228,8 @@ pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
     File::open(parent)?.sync_all()
 }
 
-/// Gives the root of a layer what the root of a snapshot has, durably: owner, mode, and none of the extended attributes that the
-/// layer gave it. Those of security modules are the machine's own.
-fn make_plain(root: &Path) -> io::Result<()> {
+/// Durably gives the root of a layer the attributes of a snapshot's root: owner, mode, and no extended attributes of the layer. Those of security modules are the machine's own.
+fn reset_root_attributes(root: &Path) -> io::Result<()> {
     let found = rustix::fs::lstat(root)?;
     let mut is_changed = false;
     if (found.st_uid, found.st_gid, found.st_mode & 0o7777) != (0, 0, 0o755) {

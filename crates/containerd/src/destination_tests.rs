@@ -8,7 +8,7 @@ fn mount(kind: &str, source: &str, options: &[&str]) -> Mount {
 }
 
 #[test]
-fn the_destination_of_a_layer_is_read_from_its_mounts() {
+fn layer_destination_is_read_from_its_mounts() {
     let overlay = |options: &[&str]| mount("overlay", "overlay", options);
     let upper = "upperdir=/r/snapshots/7/fs";
     for (mounts, marked, expected) in [
@@ -42,7 +42,7 @@ fn the_destination_of_a_layer_is_read_from_its_mounts() {
 }
 
 #[test]
-fn what_is_not_known_is_left_to_the_runtime() {
+fn unsupported_mounts_are_left_to_the_runtime() {
     for (mounts, why) in [
         (vec![], "the snapshot has no mount"),
         (vec![mount("ext4", "/dev/mapper/snap-1", &[])], r#"the snapshot is a mount of the type "ext4""#),
@@ -55,7 +55,7 @@ fn what_is_not_known_is_left_to_the_runtime() {
 }
 
 #[test]
-fn the_layers_of_a_chain_are_read_from_its_mounts() {
+fn chain_layers_are_read_from_its_mounts() {
     let directory = |path: &str| LowerLayer::Directory(path.into());
     let file = |path: &str| LowerLayer::ErofsFile(path.into());
     let erofs = |path: &str| mount("erofs", path, &["ro", "loop"]);

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handler_uses_the_default_snapshotter_unless_it_names_another() {
+    fn handler_uses_the_default_snapshotter_unless_configured() {
         let config = r#"{"sandboxImage": "x", "containerd": {"snapshotter": "overlayfs", "runtimes": {
             "runc": {"runtimeType": "io.containerd.runc.v2"}, "empty": {"snapshotter": ""}, "null": {"snapshotter": null},
             "same": {"snapshotter": "overlayfs"}, "kata": {"snapshotter": "devmapper"}}}}"#;

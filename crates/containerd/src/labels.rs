@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_source_of_a_blob_has_no_port() {
+    fn blob_source_label_has_no_port() {
         for (name, host, repository) in [
             ("busybox", "docker.io", "library/busybox"),
             ("registry.example:5000/team/app:1", "registry.example", "team/app"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn evidence_is_read_as_it_was_written_and_never_mixed() {
+    fn origin_evidence_round_trips_without_mixing() {
         let long: String = "ä{\"b\":1}".chars().cycle().take(10_000).collect();
         for text in ["x", long.as_str()] {
             let mut labels = of_evidence(text);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_has_an_origin_only_for_the_blob_that_it_was_unpacked_from() {
+    fn layer_origin_applies_only_to_its_own_blob() {
         let (blob, other, diff_id) = (Digest::sha256(b"blob"), Digest::sha256(b"other"), Digest::sha256(b"layer"));
         let layer = StackedLayer { diff_id: &diff_id, chain_id: &diff_id, parent: None };
         let facts =
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn sources_that_containerd_records_are_no_origin() {
+    fn sources_recorded_by_containerd_are_not_an_origin() {
         let (blob, diff_id) = (Digest::sha256(b"blob"), Digest::sha256(b"layer"));
         let labels = Labels::from([
             (UNCOMPRESSED.to_owned(), diff_id.to_string()),

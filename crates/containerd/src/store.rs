@@ -320,7 +320,7 @@ mod tests {
     ];
 
     #[test]
-    fn a_failed_introspection_is_no_answer_about_the_store() {
+    fn failed_introspection_does_not_decide_about_the_store() {
         for code in FAILURES {
             let error = crate::Error::of_status("Plugins", "x", &Status::new(code, "it fails"));
             match (code, not_containerd(error)) {
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_cannot_be_examined_is_no_answer_about_the_store() {
+    fn unreadable_directory_does_not_decide_about_the_store() {
         let root = Path::new("/r");
         assert_eq!(unreachable(root, Ok(true)), Ok(None));
         for answer in [Ok(false), Err(io::ErrorKind::NotFound.into()), Err(io::ErrorKind::NotADirectory.into())] {

@@ -102,7 +102,7 @@ fn directory(prepared: Prepared) -> PathBuf {
 
 #[tokio::test]
 #[ignore = "needs root and containerd: scripts/test.sh"]
-async fn an_image_is_made_and_collected() {
+async fn image_is_created_and_garbage_collected() {
     let containerd = Containerd::start();
     let client = containerd.client();
     let snapshotters = client.snapshotters().await.expect("introspection");
@@ -191,7 +191,7 @@ async fn an_image_is_made_and_collected() {
 
 #[tokio::test]
 #[ignore = "needs root and containerd: scripts/test.sh"]
-async fn a_record_without_its_file_is_written_anew() {
+async fn content_record_without_its_file_is_rewritten() {
     let containerd = Containerd::start();
     let client = containerd.client();
     let lease = client.create_lease("one", "2100-01-01T00:00:00Z", Labels::new()).await.expect("created");
@@ -239,7 +239,7 @@ async fn a_record_without_its_file_is_written_anew() {
 
 #[tokio::test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-async fn a_snapshot_that_is_there_stays_for_whoever_holds_it() {
+async fn existing_snapshot_is_kept_for_its_users() {
     let containerd = Containerd::start();
     let client = containerd.client();
     let (expires, first, second) = ("2100-01-01T00:00:00Z", "sha256:one", "sha256:two");
@@ -275,7 +275,7 @@ async fn open(deposit: &ContainerdDeposit, layer: StackedLayer<'_>) -> OpenSlot 
 /// starts.
 #[tokio::test]
 #[ignore = "needs root, containerd, runc and busybox: scripts/test.sh"]
-async fn an_image_of_moved_layers_starts() {
+async fn image_of_moved_layers_starts() {
     let containerd = Containerd::start();
     let home = containerd.directory.path();
     let client = containerd.client();
@@ -348,7 +348,7 @@ async fn an_image_of_moved_layers_starts() {
 }
 
 #[tokio::test]
-async fn nobody_at_the_socket_is_said() {
+async fn missing_containerd_is_reported() {
     let directory = tempfile::tempdir().expect("a directory");
     let client = Client::new(&directory.path().join("none.sock"), CRI_NAMESPACE).expect("a client");
     let error = client.image("a").await.expect_err("nobody");

@@ -13,7 +13,7 @@ fn text(file: &AuthFile) -> Value {
 }
 
 #[test]
-fn a_credential_comes_and_goes_and_the_rest_stays() {
+fn credential_is_added_and_removed_without_other_changes() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = file(directory.path(), AuthFileKind::Containers);
     assert_eq!(file.user("r.example").expect("reads"), None);
@@ -77,7 +77,7 @@ fn helpers_of_a_file() {
 }
 
 #[test]
-fn what_is_no_configuration_is_not_written_over_and_a_link_stays_one() {
+fn foreign_files_are_not_overwritten_and_symlinks_are_kept() {
     let directory = tempfile::tempdir().expect("a directory");
     let file = file(directory.path(), AuthFileKind::Containers);
     fs::create_dir(directory.path().join("sub")).expect("made");

@@ -184,7 +184,7 @@ fn upstream_valid_files() {
 }
 
 #[test]
-fn what_the_kubelet_does_not_read() {
+fn fields_that_the_kubelet_ignores_are_read() {
     let text = br#"{
         "auths": {
             "a": {"auth": "PHRva2VuPjo=", "identitytoken": "idtok"},
@@ -223,7 +223,7 @@ fn upstream_hashes() {
 
 proptest! {
     #[test]
-    fn whatever_stands_there_an_error_tells_nothing_of_it(
+    fn errors_never_quote_file_contents(
         pieces in prop::collection::vec(prop::sample::select(vec![
             "{", "}", "[", "]", ":", ",", "\"", "\\", "null", "1", "\"auths\"", "\"h\"", "\"auth\"", "\"username\"",
             "\"password\"", "\"swordfish\"", "swordfish", "\"c3dvcmRmaXNo\"", "\"credHelpers\"", "{\"auths\":{\"h\":{", "\n",

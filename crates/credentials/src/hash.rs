@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn vectors_of_the_kubelet() {
+    fn hashes_match_the_kubelets_vectors() {
         let cases = [
             ("ada", "smash", "ada@example.com", "353258b53f5e9a57b059eab3f05312fc35bbeb874f08ce101e7bf0bf46977423"),
             (
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_counts_and_none_is_left_behind() {
+    fn every_field_changes_the_hash() {
         let all = RegistryAuth {
             username: "u".into(),
             password: Secret::new("p"),

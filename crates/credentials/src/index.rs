@@ -7,7 +7,8 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
-use crate::pattern::{BadLocation, PathMatch, Pattern, Target, glob_matches};
+use crate::glob::{Matchers, WILDCARDS};
+use crate::pattern::{BadLocation, PathMatch, Pattern, Target};
 
 /// The key under which docker configurations keep what is for the default registry.
 const DEFAULT_REGISTRY: &str = "index.docker.io";
@@ -191,32 +192,65 @@ fn prefixes<'a, V>(map: &'a BTreeMap<Box<[u8]>, V>, text: &[u8], mut each: impl 
 struct Parts<T> {
     literal: HashMap<Box<str>, Parts<T>>,
     globs: BTreeMap<Box<[u8]>, ByGlob<T>>,
+    /// Below the part `*`, by far the most common glob, which needs no matcher.
+    any: Option<Box<Parts<T>>>,
     /// The hosts that end here, by port: each with its whole text.
     ends: BTreeMap<Box<str>, (Box<str>, Paths<T>)>,
 }
 
-type ByGlob<T> = BTreeMap<Box<str>, Parts<T>>;
+/// Globs that begin with the same text, with what lies below each.
+#[derive(Clone, Debug)]
+struct ByGlob<T> {
+    nodes: BTreeMap<Box<str>, Parts<T>>,
+    /// Matchers of the keys of `nodes`.
+    matchers: Matchers,
+}
+
+impl<T> Default for ByGlob<T> {
+    fn default() -> Self {
+        Self { nodes: BTreeMap::new(), matchers: Matchers::default() }
+    }
+}
+
+impl<T> ByGlob<T> {
+    fn node(&mut self, glob: &str) -> &mut Parts<T> {
+        if !self.nodes.contains_key(glob) {
+            self.matchers.reset();
+        }
+        self.nodes.entry(glob.into()).or_default()
+    }
+
+    /// Returns the nodes of the globs that match a part.
+    fn find(&self, part: &str) -> impl Iterator<Item = &Parts<T>> {
+        let found = self.matchers.find(self.nodes.keys().map(AsRef::as_ref), part);
+        let mut nodes = self.nodes.values();
+        let mut passed = 0;
+        found.into_iter().filter_map(move |at| {
+            let skipped = at - passed;
+            passed = at + 1;
+            nodes.nth(skipped)
+        })
+    }
+}
 
 impl<T> Default for Parts<T> {
     fn default() -> Self {
-        Self { literal: HashMap::new(), globs: BTreeMap::new(), ends: BTreeMap::new() }
+        Self { literal: HashMap::new(), globs: BTreeMap::new(), any: None, ends: BTreeMap::new() }
     }
 }
 
 impl<T> Parts<T> {
     fn is_empty(&self) -> bool {
-        self.literal.is_empty() && self.globs.is_empty()
+        self.literal.is_empty() && self.globs.is_empty() && self.any.is_none()
     }
 
     fn paths_of(&mut self, pattern: &Pattern) -> &mut Paths<T> {
         let mut node = self;
         for part in pattern.host().rsplit('.') {
-            node = match part.find(['*', '?', '[']) {
+            node = match part.find(WILDCARDS) {
                 None => node.literal.entry(part.into()).or_default(),
-                Some(literal) => {
-                    let globs = node.globs.entry(part.as_bytes()[..literal].into()).or_default();
-                    globs.entry(part.into()).or_default()
-                }
+                Some(_) if part == "*" => node.any.get_or_insert_default(),
+                Some(literal) => node.globs.entry(part.as_bytes()[..literal].into()).or_default().node(part),
             };
         }
         &mut node.ends.entry(pattern.port().into()).or_insert_with(|| (pattern.authority().into(), Paths::default())).1
@@ -240,11 +274,12 @@ impl<T> Parts<T> {
         if let Some(node) = self.literal.get(part) {
             node.find(mode, left, target, found);
         }
+        if let Some(node) = &self.any {
+            node.find(mode, left, target, found);
+        }
         prefixes(&self.globs, part.as_bytes(), |_, globs| {
-            for (glob, node) in globs {
-                if glob_matches(glob, part) {
-                    node.find(mode, left, target, found);
-                }
+            for node in globs.find(part) {
+                node.find(mode, left, target, found);
             }
         });
     }

@@ -208,13 +208,13 @@ impl Keyring {
 
     /// Returns true if [`Keyring::fingerprint`] reads file metadata, and may wait for a disk.
     #[must_use]
-    pub fn looks_at_files(&self) -> bool {
+    pub fn reads_files(&self) -> bool {
         !self.node.is_empty()
     }
 
     /// Returns a number that changes when a look-up for this pod may have another result: with the content of its secrets, its
     /// service account, the node's files and the configuration of providers. It means nothing outside of this process.
-    /// Blocks, where the node has files ([`Keyring::looks_at_files`]).
+    /// Blocks, where the node has files ([`Keyring::reads_files`]).
     #[must_use]
     pub fn fingerprint(&self, _image: &str, requester: &Requester) -> u64 {
         let mut hasher = self.hasher.build_hasher();
@@ -278,7 +278,7 @@ impl Keyring {
             };
             let candidate = Candidate { hash: credential_hash(&entry.auth), auth: entry.auth, source: entry.source };
             if let Err(error) = index.insert(&entry.location, candidate) {
-                let text = format!("a credential of provider {text} is left out: its pattern is none: {error}");
+                let text = format!("a credential of provider {text} is ignored: invalid pattern: {error}");
                 found.notes.push(Note::new(text));
             }
         }

@@ -165,7 +165,7 @@ async fn more_exact_entries_come_first_with_the_kubelets_hashes() {
 
 // upstream: credentialprovider/TestProvidersDockerKeyring
 #[tokio::test]
-async fn the_nodes_files_are_looked_at_on_every_look_up() {
+async fn node_files_are_checked_on_every_lookup() {
     let dir = tempfile::tempdir().expect("a directory");
     let keyring = keyring(Some(dir.path()));
     for user in ["", "one", "two", "three"] {
@@ -225,7 +225,7 @@ async fn equal_credentials_are_tried_once_and_anonymous_last() {
 }
 
 #[tokio::test]
-async fn a_broken_secret_fails_and_a_wrong_one_is_noted() {
+async fn malformed_secret_fails_and_unusable_secret_is_noted() {
     let keyring = keyring(None);
     let wrong = secret("token", "kubernetes.io/service-account-token", "token", "swordfish");
     let found = keyring.candidates("reg.io/a", &pod([wrong.clone()])).await.expect("noted only");
@@ -264,7 +264,7 @@ async fn helpers_are_chosen_as_docker_does() {
 }
 
 #[tokio::test]
-async fn the_fingerprint_changes_with_what_a_look_up_may_answer() {
+async fn fingerprint_changes_with_possible_answers() {
     let dir = tempfile::tempdir().expect("a directory");
     let keyring = keyring(Some(dir.path()));
     let mut pod = pod([cfg("x", r#"{"reg.io": {"username": "u", "password": "a"}}"#)]);
@@ -293,7 +293,7 @@ async fn the_fingerprint_changes_with_what_a_look_up_may_answer() {
 }
 
 #[tokio::test]
-async fn nothing_that_is_printed_has_a_secret_in_it() {
+async fn debug_output_has_no_secrets() {
     let keyring = keyring(None);
     let pod = pod([cfg("x", r#"{"reg.io": {"username": "u", "password": "swordfish"}}"#)]);
     let found = keyring.candidates("reg.io/a", &pod).await.expect("is right");
@@ -335,7 +335,7 @@ impl Helped {
 }
 
 #[tokio::test]
-async fn a_helper_goes_before_the_files_entries_and_is_run_once_a_minute() {
+async fn helper_precedes_file_entries_and_runs_once_a_minute() {
     let config = r#"{"auths": {"reg.io": {"username": "file", "password": "p"}}, "credsStore": "fake"}"#;
     let node = Helped::new(config, r#"read server; echo "{\"Username\": \"for-$server\", \"Secret\": \"swordfish\"}""#);
     let pod = pod([cfg("x", r#"{"reg.io": {"username": "pod", "password": "p"}}"#)]);
@@ -362,7 +362,7 @@ async fn a_helper_goes_before_the_files_entries_and_is_run_once_a_minute() {
 }
 
 #[tokio::test]
-async fn a_helper_that_fails_is_noted_and_fails_once_for_all_who_wait() {
+async fn failing_helper_is_noted_once_for_all_waiters() {
     let node = Helped::new(
         r#"{"auths": {"reg.io": {"username": "file", "password": "p"}}, "credsStore": "fake"}"#,
         "until [ -e $DIR/go ]; do sleep 0.01; done; echo swordfish; exit 1",
@@ -446,7 +446,7 @@ async fn providers_come_last_in_their_own_order() {
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].contains("bad"), "{notes:?}");
     assert!(
-        notes[1].contains("provider two is left out") && notes[1].contains("the port is not a number"),
+        notes[1].contains("provider two is ignored") && notes[1].contains("the port is not a number"),
         "{notes:?}"
     );
 }

@@ -11,6 +11,7 @@ mod docker_config;
 pub mod exec;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
+mod glob;
 mod hash;
 pub mod helper;
 mod index;

@@ -196,13 +196,13 @@ impl NodeFile {
             if !entry.auth.is_anonymous()
                 && let Err(error) = index.insert(&location, entry)
             {
-                let text = format!("entry {} of file {} is left out: {error}", at + 1, path.display());
+                let text = format!("entry {} of file {} is ignored: {error}", at + 1, path.display());
                 notes.push(Note::new(text));
             }
         }
         for (at, (location, helper)) in config.helpers.into_iter().enumerate() {
             if let Err(error) = helpers.insert(&location, helper) {
-                let text = format!("credHelpers entry {} of file {} is left out: {error}", at + 1, path.display());
+                let text = format!("credHelpers entry {} of file {} is ignored: {error}", at + 1, path.display());
                 notes.push(Note::new(text));
             }
         }
@@ -229,7 +229,7 @@ fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
                 continue;
             }
             Err(error) => {
-                config.notes.push(Note::new(format!("file {} is passed over: {error}", path.display())));
+                config.notes.push(Note::new(format!("file {} is skipped: {error}", path.display())));
                 continue;
             }
         };
@@ -240,7 +240,7 @@ fn read(files: &[FilePath], mode: PathMatch, every: bool) -> NodeConfig {
                     break;
                 }
             }
-            Err(error) => config.notes.push(Note::new(format!("file {} is passed over: {error}", path.display()))),
+            Err(error) => config.notes.push(Note::new(format!("file {} is skipped: {error}", path.display()))),
         }
     }
     config

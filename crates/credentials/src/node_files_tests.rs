@@ -73,7 +73,7 @@ async fn the_first_file_that_can_be_read_wins() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_passed_over_with_a_note() {
+async fn unreadable_files_are_skipped_with_a_note() {
     let node = Node::new();
     node.write("preferred/config.json", r#"{"auths": {"a": "swordfish"}}"#);
     fs::create_dir_all(node.path("ada/.docker/config.json")).expect("a directory");
@@ -86,16 +86,16 @@ async fn what_cannot_be_read_is_passed_over_with_a_note() {
     assert_eq!(
         notes,
         [
-            "file /preferred/config.json is passed over: error occurred while trying to unmarshal json: a value of the \
+            "file /preferred/config.json is skipped: error occurred while trying to unmarshal json: a value of the \
              wrong type in line 1, column 27",
-            "file /ada/.docker/config.json is passed over: it is not a regular file",
-            "file /preferred/.dockercfg is passed over: it is larger than 16777216 bytes",
+            "file /ada/.docker/config.json is skipped: it is not a regular file",
+            "file /preferred/.dockercfg is skipped: it is larger than 16777216 bytes",
         ]
     );
 }
 
 #[tokio::test]
-async fn a_change_is_seen_at_once_even_within_one_tick_of_the_clock() {
+async fn changes_within_one_clock_tick_are_detected() {
     let node = Node::new();
     let configs = node.configs();
     for round in 0..200 {
@@ -108,7 +108,7 @@ async fn a_change_is_seen_at_once_even_within_one_tick_of_the_clock() {
 
 // upstream: credentialprovider/TestCachingProvider
 #[tokio::test]
-async fn a_file_is_read_once_in_its_lifetime() {
+async fn unchanged_file_is_read_once() {
     let node = Node::new();
     node.json("preferred", "a");
     let configs = node.configs();
@@ -130,7 +130,7 @@ async fn a_file_is_read_once_in_its_lifetime() {
 }
 
 #[tokio::test]
-async fn no_file_is_an_answer_that_is_kept_too() {
+async fn absence_of_files_is_cached() {
     let node = Node::new();
     let configs = node.configs();
     let none = configs.get().await;
@@ -150,7 +150,7 @@ fn the_kubelets_search_paths() {
 }
 
 #[tokio::test]
-async fn a_path_may_be_the_file_itself() {
+async fn search_path_may_be_a_file() {
     let node = Node::new();
     node.write("named.json", &format!(r#"{{"auths": {}}}"#, legacy("named")));
     node.json("directory", "within");

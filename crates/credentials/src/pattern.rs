@@ -6,6 +6,8 @@
 
 use oci::HostError;
 
+use crate::glob;
+
 /// Where a pattern's path may end within an image's path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum PathMatch {
@@ -48,13 +50,13 @@ pub enum BadLocation {
     #[error(transparent)]
     Host(#[from] HostError),
     /// Something that no host or path has.
-    #[error("there is a character that no host or path of an image has")]
+    #[error("invalid character in a host or path")]
     Character,
     /// Longer than any host (253 bytes) or path (255) can be.
-    #[error("it is longer than the name of an image can be")]
+    #[error("longer than an image name can be")]
     Long,
-    /// A `[` without its `]`, or with nothing in it.
-    #[error("a character class is not complete")]
+    /// A `[` without its `]`, with nothing in it, or with a range that ends before it starts.
+    #[error("invalid character class")]
     Class,
 }
 
@@ -69,7 +71,7 @@ pub struct Pattern {
     authority: Box<str>,
     host_end: usize,
     path: Box<str>,
-    glob: bool,
+    is_glob: bool,
 }
 
 impl Pattern {
@@ -115,13 +117,13 @@ impl Pattern {
         {
             return Err(BadLocation::Character);
         }
-        let glob = !is_address(host) && host.contains(['*', '?', '[', ']']);
-        if glob && !host.split('.').all(|part| is_complete(part.as_bytes())) {
+        let is_glob = !is_address(host) && host.contains(['*', '?', '[', ']']);
+        if is_glob && !host.split('.').all(glob::is_valid) {
             return Err(BadLocation::Class);
         }
-        let authority = normal(host, port, glob)?;
+        let authority = normal(host, port, is_glob)?;
         let host_end = split_port(&authority).0.len();
-        Ok(Self { authority: authority.into(), host_end, path: path.into(), glob })
+        Ok(Self { authority: authority.into(), host_end, path: path.into(), is_glob })
     }
 
     /// Host and port as in an image's name.
@@ -145,7 +147,7 @@ impl Pattern {
 
     /// Returns true if the host has a glob.
     pub(crate) fn is_glob(&self) -> bool {
-        self.glob
+        self.is_glob
     }
 
     /// Returns true if the pattern matches `repository` (an image without tag and digest).
@@ -156,12 +158,14 @@ impl Pattern {
         {
             return false;
         }
-        if !self.glob || target.host.starts_with('[') {
+        if !self.is_glob || target.host.starts_with('[') {
             return self.host() == target.host;
         }
-        let mut parts = target.host.split('.');
-        self.host().split('.').all(|glob| parts.next().is_some_and(|part| glob_matches(glob, part)))
-            && parts.next().is_none()
+        let parts = || self.host().split('.').zip(target.host.split('.'));
+        // Plain parts first: they cost nothing.
+        self.host().split('.').count() == target.host.split('.').count()
+            && parts().all(|(glob, part)| glob.contains(glob::WILDCARDS) || glob == part)
+            && parts().all(|(glob, part)| glob::matches(glob, part))
     }
 }
 
@@ -238,86 +242,6 @@ fn is_address(host: &str) -> bool {
     host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).is_some_and(|address| {
         address.contains(':') && address.bytes().all(|b| b.is_ascii_hexdigit() || matches!(b, b':' | b'.'))
     })
-}
-
-/// Returns true if every character class of a glob is complete.
-fn is_complete(mut glob: &[u8]) -> bool {
-    while let Some((first, rest)) = glob.split_first() {
-        glob = match first {
-            b'[' => match class(rest, 0) {
-                Some((_, rest)) => rest,
-                None => return false,
-            },
-            _ => rest,
-        };
-    }
-    true
-}
-
-/// Reads a character class behind its `[`: whether `byte` is in it, and what follows the `]`.
-fn class(text: &[u8], byte: u8) -> Option<(bool, &[u8])> {
-    let (negated, mut text) = match text.split_first() {
-        Some((b'^', rest)) => (true, rest),
-        _ => (false, text),
-    };
-    let one = |text: &mut &[u8]| -> Option<u8> {
-        let (first, rest) = text.split_first().filter(|(b, _)| !matches!(b, b'-' | b']'))?;
-        *text = rest;
-        Some(*first)
-    };
-    let mut found = false;
-    let mut empty = true;
-    loop {
-        if let [b']', rest @ ..] = text
-            && !empty
-        {
-            return Some((found != negated, rest));
-        }
-        let low = one(&mut text)?;
-        let high = match text {
-            [b'-', rest @ ..] => {
-                text = rest;
-                one(&mut text)?
-            }
-            _ => low,
-        };
-        found |= (low..=high).contains(&byte);
-        empty = false;
-    }
-}
-
-/// Returns true if `text` matches the glob (`*`, `?`, `[…]`). Never slower than the product of the lengths.
-pub(crate) fn glob_matches(glob: &str, text: &str) -> bool {
-    let (mut glob, mut text) = (glob.as_bytes(), text.as_bytes());
-    // Where to go on when what follows the last star does not fit: one byte further.
-    let mut retry: Option<(&[u8], &[u8])> = None;
-    loop {
-        let step = match (glob, text) {
-            ([], []) => return true,
-            ([b'*', rest @ ..], _) => {
-                retry = Some((rest, text));
-                glob = rest;
-                continue;
-            }
-            (_, []) => return false,
-            ([b'?', rest @ ..], [_, text @ ..]) => Some((rest, text)),
-            ([b'[', rest @ ..], [byte, text @ ..]) => match class(rest, *byte) {
-                Some((true, rest)) => Some((rest, text)),
-                _ => None,
-            },
-            ([want, rest @ ..], [byte, text @ ..]) if want == byte => Some((rest, text)),
-            _ => None,
-        };
-        (glob, text) = match (step, &mut retry) {
-            (Some(next), _) => next,
-            (None, Some((after_star, from))) => {
-                let Some((_, further)) = from.split_first() else { return false };
-                *from = further;
-                (*after_star, further)
-            }
-            (None, None) => return false,
-        };
-    }
 }
 
 #[cfg(test)]

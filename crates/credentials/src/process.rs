@@ -30,7 +30,7 @@ const BUSY_TRIES: u32 = 50;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Program to run.
-pub(crate) struct Run<'a> {
+pub(crate) struct ProcessSpec<'a> {
     pub(crate) program: &'a Path,
     pub(crate) arguments: &'a [String],
     /// The whole environment; of two values for one name the later one holds.
@@ -43,7 +43,7 @@ pub(crate) struct Run<'a> {
 }
 
 /// Result of a program that ended.
-pub(crate) struct Ran {
+pub(crate) struct ProcessOutput {
     pub(crate) status: ExitStatus,
     /// Wiped on drop.
     pub(crate) stdout: Zeroizing<Vec<u8>>,
@@ -51,14 +51,14 @@ pub(crate) struct Ran {
     secrets: Vec<Zeroizing<String>>,
 }
 
-impl fmt::Debug for Ran {
+impl fmt::Debug for ProcessOutput {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Neither of the outputs: they may be secrets.
         f.debug_struct("Ran").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
-impl Ran {
+impl ProcessOutput {
     /// The standard error in one short line, without the secrets that were named and without `more`.
     pub(crate) fn complaint(&self, more: &[&str]) -> String {
         let mut secrets: Vec<&str> = self.secrets.iter().map(|s| s.as_str()).collect();
@@ -67,25 +67,25 @@ impl Ran {
     }
 }
 
-/// Why there is no [`Ran`]. Says nothing of what the program printed.
+/// Why there is no [`ProcessOutput`]. Says nothing of what the program printed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RunError {
     #[error("cannot be started: {0}")]
     Start(io::Error),
-    #[error("gave no answer within {0:?} and was killed")]
+    #[error("timed out after {0:?} and was killed")]
     TimedOut(Duration),
     #[error("printed more than {MAX_STDOUT} bytes and was killed")]
     TooMuch,
-    #[error("its pipes: {0}")]
+    #[error("pipe error: {0}")]
     Pipes(io::Error),
 }
 
 /// Runs it to its end.
-pub(crate) async fn run(run: &Run<'_>) -> Result<Ran, RunError> {
+pub(crate) async fn run(run: &ProcessSpec<'_>) -> Result<ProcessOutput, RunError> {
     timeout(run.timeout, unhurried(run)).await.unwrap_or(Err(RunError::TimedOut(run.timeout)))
 }
 
-async fn unhurried(run: &Run<'_>) -> Result<Ran, RunError> {
+async fn unhurried(run: &ProcessSpec<'_>) -> Result<ProcessOutput, RunError> {
     let mut group = ProcessGroup(start(run).await?);
     let child = &mut group.0;
     let piped = "the pipe was asked for at the start";
@@ -115,10 +115,10 @@ async fn unhurried(run: &Run<'_>) -> Result<Ran, RunError> {
     }
     .map_err(RunError::Pipes)?;
     let secrets = run.secrets.iter().map(|s| Zeroizing::new((*s).to_owned())).collect();
-    Ok(Ran { status, stdout, stderr, secrets })
+    Ok(ProcessOutput { status, stdout, stderr, secrets })
 }
 
-async fn start(run: &Run<'_>) -> Result<Child, RunError> {
+async fn start(run: &ProcessSpec<'_>) -> Result<Child, RunError> {
     #[expect(clippy::disallowed_methods, reason = "the one place that runs the programs which the configuration names")]
     let mut command = Command::new(run.program);
     command

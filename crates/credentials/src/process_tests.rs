@@ -18,9 +18,9 @@ fn program(body: &str) -> Program {
     Program { directory, path }
 }
 
-async fn run_with(program: &Program, input: &[u8], timeout: Duration) -> Result<Ran, RunError> {
+async fn run_with(program: &Program, input: &[u8], timeout: Duration) -> Result<ProcessOutput, RunError> {
     let environment = [("PATH".into(), "/usr/bin:/bin".into()), ("DIR".into(), program.directory.path().into())];
-    run(&Run {
+    run(&ProcessSpec {
         program: &program.path,
         arguments: &[],
         environment: &environment,
@@ -34,7 +34,7 @@ async fn run_with(program: &Program, input: &[u8], timeout: Duration) -> Result<
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test]
-async fn input_output_status_and_complaint() {
+async fn input_output_status_and_stderr() {
     let program = program("cat; echo 'a hunter2 of a' >&2; echo problem >&2; exit 3");
     let ran = run_with(&program, b"hello", LONG).await.expect("runs");
     assert_eq!(ran.stdout.as_slice(), b"hello");
@@ -44,11 +44,11 @@ async fn input_output_status_and_complaint() {
 }
 
 #[tokio::test]
-async fn the_environment_is_what_is_given() {
+async fn environment_is_the_given_one() {
     let program = program("env | sort");
     let environment: Vec<(OsString, OsString)> =
         [("B", "1"), ("A", "first"), ("A", "last")].map(|(n, v)| (n.into(), v.into())).to_vec();
-    let ran = run(&Run {
+    let ran = run(&ProcessSpec {
         program: &program.path,
         arguments: &[],
         environment: &[environment.as_slice(), &[("PATH".into(), "/usr/bin:/bin".into())]].concat(),
@@ -64,7 +64,7 @@ async fn the_environment_is_what_is_given() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_read_its_input_is_none_the_worse() {
+async fn program_that_ignores_its_input_succeeds() {
     let input = vec![b'x'; 4 << 20];
     let quick = run_with(&program("exec 0<&-; echo answer"), &input, LONG).await.expect("runs");
     assert_eq!(quick.stdout.as_slice(), b"answer\n");
@@ -72,7 +72,7 @@ async fn one_that_does_not_read_its_input_is_none_the_worse() {
 }
 
 #[tokio::test]
-async fn both_outputs_are_read_at_once() {
+async fn stdout_and_stderr_are_read_concurrently() {
     // More on each than a pipe holds, one after the other.
     let body = "head -c 300000 /dev/zero >&2; head -c 300000 /dev/zero; head -c 300000 /dev/zero >&2";
     let ran = run_with(&program(body), b"", LONG).await.expect("runs");
@@ -82,24 +82,24 @@ async fn both_outputs_are_read_at_once() {
 }
 
 #[tokio::test]
-async fn endless_output_ends() {
+async fn endless_output_is_cut_off() {
     let program = program("echo $$ >$DIR/pid; while :; do echo yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy; done");
     let error = run_with(&program, b"", LONG).await.expect_err("too much");
     assert_eq!(error.to_string(), "printed more than 1048576 bytes and was killed");
-    gone(&program, "pid").await;
+    wait_until_dead(&program, "pid").await;
 }
 
 #[tokio::test]
-async fn time_is_up_for_the_whole_group() {
+async fn timeout_kills_the_process_group() {
     let program = program("echo $$ >$DIR/pid; sleep 1000 & echo $! >$DIR/child; wait");
     let error = watchdog(run_with(&program, b"", Duration::from_secs(2))).await.expect_err("too slow");
-    assert_eq!(error.to_string(), "gave no answer within 2s and was killed");
-    gone(&program, "pid").await;
-    gone(&program, "child").await;
+    assert_eq!(error.to_string(), "timed out after 2s and was killed");
+    wait_until_dead(&program, "pid").await;
+    wait_until_dead(&program, "child").await;
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_takes_the_whole_group_along() {
+async fn dropped_caller_kills_the_process_group() {
     let program = program("echo $$ >$DIR/pid; sleep 1000 & echo $! >$DIR/child; : >$DIR/ready; wait");
     {
         let mut running = std::pin::pin!(run_with(&program, b"", LONG));
@@ -109,12 +109,12 @@ async fn a_caller_that_goes_takes_the_whole_group_along() {
             () = until(|| ready.exists()) => {}
         }
     }
-    gone(&program, "pid").await;
-    gone(&program, "child").await;
+    wait_until_dead(&program, "pid").await;
+    wait_until_dead(&program, "child").await;
 }
 
 #[tokio::test]
-async fn what_it_leaves_behind_is_not_waited_for() {
+async fn background_children_are_not_waited_for() {
     let program = program("sleep 1000 & echo $! >$DIR/child; echo answer");
     let ran = run_with(&program, b"", LONG).await.expect("runs");
     assert_eq!(ran.stdout.as_slice(), b"answer\n");
@@ -126,14 +126,14 @@ async fn what_it_leaves_behind_is_not_waited_for() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_started() {
+async fn program_that_cannot_start_is_an_error() {
     let program = Program { path: PathBuf::from("/nowhere/program"), ..program("") };
     let error = run_with(&program, b"", LONG).await.expect_err("missing");
     assert!(matches!(&error, RunError::Start(e) if e.kind() == io::ErrorKind::NotFound), "{error}");
 }
 
 #[tokio::test]
-async fn one_that_is_being_replaced_is_tried_again() {
+async fn program_being_replaced_is_retried() {
     let program = program("echo new");
     let writer = fs::OpenOptions::new().append(true).open(&program.path).expect("opened");
     let (ran, ()) = tokio::join!(run_with(&program, b"", LONG), async {
@@ -149,7 +149,7 @@ fn number(program: &Program, file: &str) -> i32 {
     text.trim().parse().expect("a number")
 }
 
-async fn gone(program: &Program, file: &str) {
+async fn wait_until_dead(program: &Program, file: &str) {
     let number = number(program, file);
     until(|| !alive(number)).await;
 }

@@ -155,9 +155,9 @@ fn parse(secret: &PullSecret, json: bool, payload: &Secret, mode: PathMatch) -> 
     }
     for (at, (location, entry)) in config.auths.into_iter().enumerate() {
         if entry.auth.is_anonymous() {
-            parsed.notes.push(Note::new(format!("entry {} of {name} is left out: it has no credential", at + 1)));
+            parsed.notes.push(Note::new(format!("entry {} of {name} is ignored: it has no credential", at + 1)));
         } else if let Err(error) = parsed.index.insert(&location, entry) {
-            parsed.notes.push(Note::new(format!("entry {} of {name} is left out: {error}", at + 1)));
+            parsed.notes.push(Note::new(format!("entry {} of {name} is ignored: {error}", at + 1)));
         }
     }
     Ok(parsed)

@@ -65,9 +65,9 @@ fn entries_that_cannot_be_used_are_noted() {
         notes,
         [
             "secret shop/x names credential helpers, which are only run for the node's own files",
-            "entry 1 of secret shop/x is left out: it has no credential",
-            "entry 2 of secret shop/x is left out: there is a user name before the host",
-            "entry 3 of secret shop/x is left out: the port is not a number",
+            "entry 1 of secret shop/x is ignored: it has no credential",
+            "entry 2 of secret shop/x is ignored: there is a user name before the host",
+            "entry 3 of secret shop/x is ignored: the port is not a number",
         ]
     );
 }
@@ -90,7 +90,7 @@ fn the_same_content_is_parsed_once() {
 }
 
 #[test]
-fn what_is_kept_is_bounded() {
+fn cached_secrets_are_bounded() {
     let secrets = PullSecrets::new(PathMatch::Segments);
     let padding = " ".repeat(100_000);
     let kept = |at: usize| {

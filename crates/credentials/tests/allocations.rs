@@ -12,6 +12,7 @@ fn the_number_of_entries_costs_no_allocation() {
         for at in 0..size {
             index.insert(&format!("registry-{at}.example.com"), at).expect("is a location");
             index.insert(&format!("*.region-{at}.example.com/team"), at).expect("is a location");
+            index.insert(&format!("team-{at}-*.example.net"), at).expect("is a location");
         }
         let index_takes = |image: &str, found: usize, most: u64| {
             let taken = measure(|| assert_eq!(index.lookup(image).len(), found, "{image}")).count_total;
@@ -20,6 +21,9 @@ fn the_number_of_entries_costs_no_allocation() {
         index_takes("registry-0.example.com/app", 1, 2);
         index_takes("x.region-0.example.com/team/app", 1, 2);
         index_takes("elsewhere.example.com/app", 0, 0);
+        // A glob's matcher is made for the first image that its text before the wildcard fits.
+        assert_eq!(index.lookup("team-0-x.example.net/app").len(), 1);
+        index_takes("team-0-y.example.net/app", 1, 6);
     }
 }
 

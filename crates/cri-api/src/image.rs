@@ -32,7 +32,7 @@ pub struct Image {
     /// How the image was specified when it was pulled; annotations may be filled from the manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<ImageSpec>,
-    /// Garbage collection should leave it alone. An explicit removal is obeyed all the same.
+    /// True if garbage collection must not remove the image. An explicit removal still succeeds.
     pub pinned: bool,
     /// When it came to this node, in nanoseconds since the epoch, where the service knows. CRI cannot say it.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 pub struct ImageSpec {
     /// Id or name.
     pub image: String,
-    /// Annotations; runtimes may read them.
+    /// Annotations for the runtime.
     pub annotations: BTreeMap<String, String>,
     /// The name as the user wrote it.
     pub user_specified_image: String,
-    /// Runtime handler that the image is for; empty is the default one.
+    /// Runtime handler for the image; empty for the default.
     pub runtime_handler: String,
-    /// Image ref as the runtime answered it earlier (image volumes).
+    /// Image reference returned earlier by the runtime, for image volumes.
     pub image_ref: String,
 }
 

@@ -11,62 +11,61 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum LayerState {
-    /// Waits for its turn.
+    /// Queued.
     Waiting,
-    /// Bytes are coming and are unpacked as they come.
+    /// Fetching and unpacking.
     Fetching,
-    /// All bytes came; the rest is being unpacked and checked.
+    /// Fetched; unpacking and verification continue.
     Unpacking,
-    /// Another pull is bringing it.
+    /// Another pull fetches the layer.
     WaitingForOther,
-    /// Was present before the pull.
+    /// Present before the pull.
     Present,
     /// Unpacked and verified.
     Done,
 }
 
-/// Something that happened in a pull.
+/// A progress event of a pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PullEvent {
-    /// The registry is asked what the reference stands for. Until [`PullEvent::Resolved`] nothing more is told.
+    /// The reference is being resolved. No other event precedes `resolved`.
     Resolving,
-    /// The reference is resolved: the manifest is known, and so are its layers (digest and compressed size, lowest
-    /// first).
+    /// The reference is resolved, and the manifest with its layers is known: digests and compressed sizes, lowest layer first.
     Resolved {
-        /// Digest that the reference stands for (of the index, if it is one).
+        /// Digest of the resolved manifest or index.
         #[schemars(with = "String")]
         digest: Digest,
         /// Layers by digest and compressed size in bytes.
         #[schemars(with = "Vec<(String, u64)>")]
         layers: Vec<(Digest, u64)>,
     },
-    /// A layer changed its state.
+    /// The state of a layer has changed.
     Layer {
         /// Digest of the compressed blob.
         #[schemars(with = "String")]
         digest: Digest,
-        /// The new state.
+        /// New state.
         state: LayerState,
     },
-    /// More compressed bytes of a layer came.
+    /// Compressed bytes of a layer were received.
     Bytes {
         /// Digest of the compressed blob.
         #[schemars(with = "String")]
         digest: Digest,
-        /// Bytes so far. Starts again when a layer has to be fetched anew.
+        /// Bytes received so far. Restarts at 0 if the layer is fetched again.
         done: u64,
     },
-    /// More of a layer is unpacked. It goes on after the last [`PullEvent::Bytes`]: a few compressed bytes can stand for
-    /// a great many files.
+    /// Uncompressed bytes of a layer were unpacked. Continues after the last `bytes` event, because a few compressed bytes can
+    /// contain many files.
     Unpacked {
         /// Digest of the compressed blob.
         #[schemars(with = "String")]
         digest: Digest,
-        /// Bytes of the layer's tar stream so far. Starts again when a layer has to be fetched anew.
+        /// Uncompressed bytes so far. Restarts at 0 if the layer is fetched again.
         done: u64,
     },
-    /// Everything is unpacked; the image is being made durable and visible.
+    /// All layers are unpacked; the image is being committed.
     Committing,
 }
 

@@ -58,7 +58,7 @@ fn refused_forms() {
 }
 
 #[test]
-fn shown_form_is_read_back() {
+fn displayed_endpoint_parses() {
     for text in ["unix:/run/x.sock", "/run/x.sock", "unix:///run/x.sock"] {
         let endpoint = Endpoint::parse(text).unwrap();
         assert_eq!(endpoint.to_string(), "unix:///run/x.sock");

@@ -57,7 +57,7 @@ pub(crate) fn from_status(status: &Status) -> Error {
             message = rest;
         }
     }
-    let reason = told_reason(status.metadata()).or_else(|| texts::reason(kind, message));
+    let reason = reason_of(status.metadata()).or_else(|| texts::reason(kind, message));
     if kind == Kind::Unknown && reason == Some(Reason::RegistryUnavailable) {
         kind = Kind::Unavailable;
     }
@@ -79,7 +79,7 @@ pub(crate) fn from_status(status: &Status) -> Error {
     }
 }
 
-fn told_reason(trailers: &MetadataMap) -> Option<Reason> {
+fn reason_of(trailers: &MetadataMap) -> Option<Reason> {
     Reason::of_name(trailers.get(REASON)?.to_str().ok()?)
 }
 
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_comes_back() {
+    fn every_error_kind_round_trips() {
         for kind in Kind::ALL {
             let error = Error::new(kind, "pull \"x\": 100 % — no\nmore");
             assert_eq!(from_status(&to_status(&error)), error);
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_the_peer_asks_for_comes_back() {
+    fn retry_delay_of_the_peer_is_returned() {
         for (sent, got) in [
             (Duration::ZERO, Duration::ZERO),
             (Duration::from_secs(90), Duration::from_secs(90)),
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_lacked_comes_back() {
+    fn needed_bytes_round_trip() {
         for bytes in [0, 1 << 30, u64::MAX] {
             let error = Error::new(Kind::ResourceExhausted, "no space left").with_needed_bytes(bytes);
             let error = error.with_reason(Reason::DiskFull);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_is_its_bare_message() {
+    fn unknown_errors_are_shown_without_a_prefix() {
         let cases = [
             ("boom", Kind::Unknown, "boom"),
             ("rpc error: code = Unknown desc = boom", Kind::Unknown, "boom"),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kubelet_knows_by_text_is_sent_as_unknown() {
+    fn errors_known_by_text_are_sent_as_unknown() {
         for (reason, text) in [
             (Reason::RegistryUnavailable, "RegistryUnavailable: x"),
             (Reason::SignatureInvalid, "SignatureValidationFailed: x"),

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn remote_runtimes_are_understood_by_their_text() {
+    fn remote_errors_are_classified_by_their_text() {
         let cases = [
             (
                 "failed to pull and unpack image \"r.example/a:1\": failed to resolve reference \"r.example/a:1\": \
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_tells_needs_no_text() {
+    fn unambiguous_kind_needs_no_text() {
         let cases = [
             (Kind::Internal, "write /x: No space left on device (os error 28)", Some(Reason::DiskFull)),
             (Kind::ResourceExhausted, "no space left on the file system of /x", Some(Reason::DiskFull)),

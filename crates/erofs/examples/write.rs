@@ -65,7 +65,7 @@ fn write(sink: impl Sink, files: u64, bytes: u64) -> Result<u64, Box<dyn Error>>
         let size = if bytes == 0 { 0 } else { bytes / 2 + random % bytes };
         attributes.mtime = (1_700_000_000 + i64::try_from(n)?, 5);
         let name = format!("file-{n}.txt");
-        if writer.look_up(dir, name.as_bytes())?.is_some() {
+        if writer.lookup(dir, name.as_bytes())?.is_some() {
             return Err("it is there already".into());
         }
         writer.begin_file(size, &attributes)?;

@@ -17,7 +17,7 @@ use std::os::unix::fs::FileExt;
 
 pub use crate::patch::{PatchError, patch};
 pub use crate::reader::{Checked, DirEntry, Entries, Extent, InodeInfo, ReadError, Reader, Xattr};
-pub use crate::writer::{Device, DeviceBlock, Dir, Entry, Inode, Options, Special, WriteError, Writer, Written};
+pub use crate::writer::{Device, DeviceBlock, Dir, Entry, Inode, Options, Special, WriteError, Writer, WrittenImage};
 
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;

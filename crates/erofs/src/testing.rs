@@ -34,7 +34,7 @@ impl Source for Counted<'_> {
 
 /// The result of an exercise.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Exercised {
+pub struct ExerciseReport {
     /// True if the EROFS file was taken for a good one.
     pub good: bool,
     /// Bytes that the check has read.
@@ -64,9 +64,9 @@ fn fuzzed(bytes: &[u8]) {
 /// # Panics
 /// Where the reader contradicts itself.
 #[must_use]
-pub fn exercise(bytes: &[u8]) -> Exercised {
+pub fn exercise(bytes: &[u8]) -> ExerciseReport {
     let source = Counted { bytes, read: Cell::new(0) };
-    let mut exercised = Exercised::default();
+    let mut exercised = ExerciseReport::default();
     let image = match Reader::open(&source) {
         Ok(image) => image,
         Err(error) => {
@@ -130,7 +130,7 @@ fn walk<R: Source>(image: &Reader<R>, inodes: &mut u64) -> Result<(), ReadError>
                     }
                     before = Some(entry.name);
                 }
-                look_up_all(image, &info, whole);
+                lookup_all(image, &info, whole);
             }
             Kind::Symlink => {
                 if let Err(error) = image.link_target(&info) {
@@ -157,11 +157,11 @@ fn walk<R: Source>(image: &Reader<R>, inodes: &mut u64) -> Result<(), ReadError>
 
 /// Looks up every name that a directory lists. A binary search finds each where all names stand in order; behind damage it may end
 /// elsewhere, but it ends.
-fn look_up_all<R: Source>(image: &Reader<R>, directory: &InodeInfo, whole: bool) {
+fn lookup_all<R: Source>(image: &Reader<R>, directory: &InodeInfo, whole: bool) {
     let Ok(names) = image.entries(directory) else { return };
     let names: Vec<_> = names.take(MOST).map_while(Result::ok).collect();
     for entry in &names {
-        let found = image.look_up(directory, &entry.name);
+        let found = image.lookup(directory, &entry.name);
         if whole && names.len() < MOST {
             assert_eq!(found.as_ref().ok(), Some(&Some(entry.clone())), "a name that is listed is found");
         }

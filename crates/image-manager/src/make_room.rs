@@ -27,17 +27,17 @@ pub trait MakeRoom: Send + Sync {
     }
 }
 
-/// Result of making room for a pull.
+/// Result of freeing space for a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Room {
     /// Bytes that were freed.
     pub freed_bytes: u64,
-    /// Images that went.
+    /// Removed images.
     pub removed: usize,
-    /// True if the bytes that were needed are available now.
+    /// True if the requested bytes are available.
     pub enough: bool,
-    /// Why there is not more of it, for people.
+    /// Human-readable reason if not enough space was freed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }

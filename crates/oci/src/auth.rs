@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_shows_nothing() {
+    fn debug_shows_no_secret() {
         let auth = RegistryAuth {
             username: "ada".into(),
             password: Secret::new("swordfish"),

@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_unicode_is_shown_as_replaced() {
+    fn invalid_utf8_is_shown_as_replaced() {
         let text = b"{\"os\":\"linux\",\"architecture\":\"amd64\",\"rootfs\":{\"diff_ids\":[]},\"history\":[{\"comment\":\"\xff\"}],
             \"config\":{\"Env\":[\"A=\xc3\"],\"Labels\":{\"a\":\"\\ud83d\",\"b\\udc00\":\"c\"}}}";
         let config = ImageConfig::parse(text).expect("parses");
@@ -173,7 +173,7 @@ mod tests {
 
     /// A container would run as another user than the one that is checked, or with other layers.
     #[test]
-    fn keys_that_two_readers_could_read_differently_are_refused() {
+    fn ambiguous_keys_are_refused() {
         let config = |top: &str, run: &str, rootfs: &str| {
             format!(
                 r#"{{"os":"linux","architecture":"amd64"{top},"config":{{"User":"1000"{run}}},"rootfs":{{"diff_ids":[]{rootfs}}}}}"#

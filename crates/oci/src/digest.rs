@@ -205,7 +205,7 @@ impl Hasher {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum VerifyError {
     /// More bytes came than the descriptor says.
-    #[error("more than the {expected} bytes that the descriptor of {digest} gives")]
+    #[error("more than the {expected} bytes of the descriptor of {digest}")]
     TooLong {
         /// Digest of the blob.
         digest: Digest,
@@ -213,7 +213,7 @@ pub enum VerifyError {
         expected: u64,
     },
     /// Fewer bytes came than the descriptor says.
-    #[error("{got} bytes instead of the {expected} that the descriptor of {digest} gives")]
+    #[error("{got} bytes instead of the {expected} of the descriptor of {digest}")]
     TooShort {
         /// Digest of the blob.
         digest: Digest,

@@ -19,7 +19,7 @@ pub enum HostError {
     #[error("neither a host name nor an IPv6 address in brackets, each with or without a port")]
     Format,
     /// No port, or none that there is.
-    #[error("the port is no number from 1 to 65535")]
+    #[error("the port is not a number from 1 to 65535")]
     Port,
     /// A text that some programs take for an IPv4 address, and others for a name: `127.1`, `0x7f.1`, `2130706433`,
     /// `0177.0.0.1`.

@@ -35,7 +35,7 @@ fn one_normal_form_of_every_host() {
 }
 
 #[test]
-fn hosts_without_a_normal_form() {
+fn hosts_without_a_normal_form_are_refused() {
     let cases = [
         ("127.1", HostError::Ipv4),
         ("127.1:5999", HostError::Ipv4),
@@ -78,7 +78,7 @@ fn hosts_without_a_normal_form() {
 }
 
 #[test]
-fn loopback_by_its_text() {
+fn loopback_hosts_are_recognised() {
     for host in ["localhost", "localhost:443", "127.0.0.1", "127.9.8.7:1", "[::1]", "[::1]:80", "a.localhost:443"] {
         assert!(is_loopback_host(host), "{host}");
     }
@@ -122,7 +122,7 @@ fn spellings() -> impl Strategy<Value = (String, String)> {
 
 proptest! {
     #[test]
-    fn two_spellings_of_a_host_are_one((one, other) in spellings()) {
+    fn spellings_of_a_host_are_equal((one, other) in spellings()) {
         let normal = normal_host(&one);
         prop_assert_eq!(&normal, &normal_host(&other), "{} {}", one, other);
         let normal = normal.expect("it has a normal form").into_owned();
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_asked_it_never_panics(text in "[\\[\\]a-fA-F0-9xX.:_é-]{0,24}") {
+    fn normal_form_is_idempotent_and_never_panics(text in "[\\[\\]a-fA-F0-9xX.:_é-]{0,24}") {
         if let Ok(normal) = normal_host(&text) {
             prop_assert_eq!(normal_host(&normal), Ok(normal.clone()));
         }

@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_that_is_no_unicode_is_replaced_as_go_replaces_it() {
+    fn invalid_utf8_is_replaced_as_go_does() {
         let cases: &[(&[u8], Option<&str>)] = &[
             (br#""plain \u00e9 \ud83d\ude00""#, Some("plain é 😀")),
             (br#""\ud83d""#, Some("\u{fffd}")),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_go_takes_for_a_field_are_found() {
+    fn keys_that_go_maps_to_a_field_are_found() {
         for (key, field, want) in [
             ("Layers", "layers", true),
             ("LAYERS", "layers", true),

@@ -159,7 +159,7 @@ impl Document {
         if let (Some(declared), Some(own)) = (&declared, &own)
             && declared != own
         {
-            return Err(ManifestError::Confusion(format!("it came as {declared} and calls itself {own}")));
+            return Err(ManifestError::Confusion(format!("served as {declared}, but its mediaType is {own}")));
         }
         let has_manifests = marks.manifests.is_some();
         let has_image = marks.config.is_some() || marks.layers.is_some();
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_with_a_path_in_it_is_refused() {
+    fn digest_containing_a_path_is_refused() {
         let text =
             r#"{"schemaVersion":2,"config":{"mediaType":"x","size":1,"digest":"sha256:../../etc/passwd"},"layers":[]}"#;
         assert!(Document::parse(text.as_bytes(), None).is_err());
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn annotations_that_are_no_unicode_do_not_matter() {
+    fn annotations_with_invalid_utf8_are_accepted() {
         let text = |value: &[u8]| {
             let start = format!(r#"{{"schemaVersion":2,"config":{CONFIG},"layers":[],"annotations":{{"a":""#);
             [start.as_bytes(), value, b"\"}}"].concat()
@@ -290,7 +290,7 @@ mod tests {
 
     /// Go's reader takes the last of these for the field; others take the first, or the exact one.
     #[test]
-    fn keys_that_two_readers_could_read_differently_are_refused() {
+    fn ambiguous_keys_are_refused() {
         let doubled = |key: &str, value: &str| CONFIG.replace('{', &format!(r#"{{"{key}":{value},"#));
         let plain = |extra: &str| format!(r#"{{"schemaVersion":2,"config":{CONFIG},"layers":[]{extra}}}"#);
         let of = |config: &str| format!(r#"{{"schemaVersion":2,"config":{config},"layers":[]}}"#);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_that_cannot_be_unpacked_are_still_of_images() {
+    fn unknown_layer_types_are_layers_of_images() {
         assert!(is_of_image("application/vnd.oci.image.layer.v1.tar+encrypted"));
         for no in ["application/vnd.cncf.helm.chart.content.v1.tar+gzip", "application/vnd.dsse.envelope.v1+json", ""] {
             assert!(!is_of_image(no), "{no}");

@@ -53,7 +53,7 @@ fn values_are_exact() {
 }
 
 #[test]
-fn what_is_no_quantity() {
+fn invalid_quantities_are_refused() {
     for text in
         ["", "-", ".", "1.2.3", "1 ", " 1", "1ki", "1KI", "1K", "Mi", "1e", "1e+", "1ee3", "1e3m", "0x10", "1i", "1Zi"]
     {
@@ -62,7 +62,7 @@ fn what_is_no_quantity() {
 }
 
 #[test]
-fn equal_however_written() {
+fn spellings_of_a_quantity_are_equal() {
     assert_eq!(parse("1Gi"), parse("1073741824"));
     assert_eq!(parse("0.5"), parse("500m"));
     assert!(parse("1G") < parse("1Gi"));
@@ -80,7 +80,7 @@ fn division_of_the_downward_api() {
 }
 
 #[test]
-fn numbers_of_bytes() {
+fn byte_counts_are_computed() {
     let cases = [
         ("64Gi", Some(64 << 30)),
         ("1000", Some(1000)),
@@ -102,7 +102,7 @@ fn numbers_of_bytes() {
 
 proptest! {
     #[test]
-    fn no_text_panics(text in "[-+]?[0-9.]{0,50}([eE][-+]?[0-9]{0,12}|[A-Za-z]{0,3})") {
+    fn parsing_never_panics(text in "[-+]?[0-9.]{0,50}([eE][-+]?[0-9]{0,12}|[A-Za-z]{0,3})") {
         if let Ok(quantity) = text.parse::<Quantity>() {
             let shown = quantity.to_string();
             prop_assert_eq!(shown.parse::<Quantity>(), Ok(quantity), "{}", shown);

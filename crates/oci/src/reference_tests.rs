@@ -199,7 +199,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_else_never_panics(text in ".{0,300}") {
+    fn parser_never_panics(text in ".{0,300}") {
         if let Ok(parsed) = Reference::parse(&text) {
             prop_assert_eq!(Reference::parse(&parsed.to_string()), Ok(parsed));
         }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_drives_a_terminal_is_not_printable() {
+    fn terminal_controls_are_not_printable() {
         let ranges = ['\0'..='\u{1f}', '\u{7f}'..='\u{9f}', '\u{202a}'..='\u{202e}', '\u{2066}'..='\u{2069}'];
         let others = ['\u{61c}', '\u{200e}', '\u{200f}', '\u{2028}', '\u{2029}', '\u{200b}', '\u{feff}'];
         for c in ranges.into_iter().flatten().chain(others) {

@@ -8,7 +8,7 @@ const DIGEST: &str =
     "registry.k8s.io/pause:3.10@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 #[test]
-fn names_are_read_with_the_allocations_of_the_answer() {
+fn parsing_a_name_allocates_only_its_result() {
     for (name, parts) in [("nginx", 2), ("registry.example.com:5000/team/app:1", 2), (DIGEST, 3)] {
         let count = |work: fn(&str)| measure(|| work(name)).count_total;
         assert_eq!(

@@ -150,7 +150,7 @@ impl Authenticator {
         };
         match (self.bearer(bearer, challenges, &mut state, transport, secrets, round).await, basic) {
             (Err(cause), Some(Ok((user, password)))) if !cause.is_transient() => {
-                tracing::debug!(host = transport.name, error = %cause, "no token, answering the other challenge");
+                tracing::debug!(host = transport.name, error = %cause, "no token, trying the other challenge");
                 round.has_no_token = true;
                 answer_basic(&mut state, &user, &password, round)
             }

@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn pulls_have_the_same_whatever_connections_they_have() {
+    async fn bandwidth_is_shared_per_pull_not_per_connection() {
         let bandwidth = Bandwidth::new(RATE);
         let (one, many) = (bandwidth.share(), bandwidth.share());
         let (by_one, by_many) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_late_is_owed_nothing_and_owes_nothing() {
+    async fn late_pull_starts_without_credit_or_debt() {
         let bandwidth = Bandwidth::new(RATE);
         let early = bandwidth.share();
         for _ in 0..100 {
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_new_limit_counts_for_pulls_that_wait() {
+    async fn new_limit_applies_to_waiting_pulls() {
         let bandwidth = Bandwidth::new(1);
         let shares = [bandwidth.share(), bandwidth.share()];
         shares[0].take(1 << 20).await;
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_gives_up_holds_nobody_up() {
+    async fn cancelled_waiter_does_not_block_others() {
         let bandwidth = Bandwidth::new(RATE);
         let share = bandwidth.share();
         share.take(10 * RATE).await;

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_parameters_are_not_there() {
+    fn empty_parameters_are_absent() {
         let got = parse([br#"Bearer realm="",realm="x""#.as_slice()]);
         assert_eq!(got[0].get("realm"), Some("x"));
         assert_eq!(got[0].get("service"), None);
@@ -153,7 +153,7 @@ mod tests {
         }
 
         #[test]
-        fn quoted_values_come_back(value in "[^\\x00-\\x1f]{1,40}") {
+        fn quoted_values_round_trip(value in "[^\\x00-\\x1f]{1,40}") {
             let header = format!(r#"Bearer a="{}", b=c"#, value.replace('\\', "\\\\").replace('"', "\\\""));
             let got = parse([header.as_bytes()]);
             proptest::prop_assert_eq!(got[0].get("a"), Some(value.as_str()));

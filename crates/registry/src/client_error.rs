@@ -16,7 +16,7 @@ pub(crate) fn cause(error: &(dyn Error + 'static), is_connect: bool) -> Cause {
         return Cause::Redirect(refused.to_string());
     }
     let tls = tls_below(error);
-    if let Some(words) = tls.and_then(tls::of_its_time) {
+    if let Some(words) = tls.and_then(tls::clock_mismatch) {
         return Cause::Tls(words);
     }
     let is_tls = tls.is_some();

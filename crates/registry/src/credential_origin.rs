@@ -23,7 +23,7 @@ pub(crate) struct RedirectChain<'a> {
 
 /// The secrets that travel with one request of a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TravellingSecrets {
+pub(crate) struct ForwardedSecrets {
     /// The host's configured headers and client certificate.
     pub(crate) of_host: bool,
     /// `Authorization`.
@@ -56,11 +56,8 @@ impl<'a> RedirectChain<'a> {
     /// `Authorization` goes to the origin that was asked first. A host's configured headers and client certificate go to the
     /// host's own origin. After the first redirect to another origin nothing of either travels any more, not even where a
     /// later redirect leads back. An origin is scheme, host and port, as browsers have it.
-    pub(crate) fn secrets(&self, url: &Url) -> TravellingSecrets {
-        TravellingSecrets {
-            of_host: !self.left_origin && same_origin(url, self.base),
-            authorization: !self.left_origin,
-        }
+    pub(crate) fn secrets(&self, url: &Url) -> ForwardedSecrets {
+        ForwardedSecrets { of_host: !self.left_origin && same_origin(url, self.base), authorization: !self.left_origin }
     }
 
     /// Returns the anonymous token that travels to `url`: the one that this very origin asked for, once a redirect has led away
@@ -184,14 +181,14 @@ mod tests {
                         ended => ended,
                     };
                 }
-                let TravellingSecrets { of_host, authorization } = chain.secrets(&at);
+                let ForwardedSecrets { of_host, authorization } = chain.secrets(&at);
                 let got = matches!(followed, Ok(true)).then_some((of_host, authorization));
                 assert_eq!(got, want, "{first} {redirects:?}, form: {has_form}");
             }
         }
         let base = u(BASE);
         let elsewhere = RedirectChain::new(&base, u("https://cdn.example/x"), true);
-        assert_eq!(elsewhere.secrets(&base), TravellingSecrets { of_host: false, authorization: false });
+        assert_eq!(elsewhere.secrets(&base), ForwardedSecrets { of_host: false, authorization: false });
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl PullSession {
     pub(crate) async fn document(&self, asked: &str, want: &DocumentRequest<'_>) -> Result<Fetched, RegistryError> {
         let order = self.order(want.by_tag);
         if order.is_empty() {
-            return Err(self.nobody(asked, want.by_tag));
+            return Err(self.no_capable_host(asked, want.by_tag));
         }
         let mut attempts = HostAttempts::new(order);
         loop {
@@ -139,7 +139,7 @@ async fn computed(announced: Option<Digest>, bytes: Bytes) -> Result<Digest, Cau
     let got = hashing(bytes.len(), move || algorithm.digest(&bytes)).await.map_err(Cause::Content)?;
     match announced {
         Some(want) if want != got => {
-            Err(Cause::Content(format!("the registry calls the manifest {want} and its bytes are {got}")))
+            Err(Cause::Content(format!("the registry names the manifest {want} and its bytes are {got}")))
         }
         _ => Ok(got),
     }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_json_is_named() {
+    fn invalid_json_is_reported() {
         let cases = [
             ("application/json", "{}", None),
             ("", " \n{}", None),

@@ -62,7 +62,7 @@ pub(crate) enum Cause {
     #[error("TLS: {0}")]
     Tls(String),
     /// The connection broke, or the answer was not HTTP.
-    #[error("transfer broke off: {0}")]
+    #[error("transfer interrupted: {0}")]
     Transport(String),
     /// No byte came within the idle timeout.
     #[error("no answer within {} s ({what})", .after.as_secs_f64())]
@@ -283,7 +283,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_is_told_of_a_body_is_short_and_one_line(
+        fn error_body_is_summarised_in_one_line(
             text in r#"(\{|\}|\[|\]|"(errors|code|message|error|details)"|[:,"\n\x00\x1b\x9b\u202e\u2066\u061c]|[a-zé ]{1,300}){0,20}"#
         ) {
             let (told, _) = body_message(text.as_bytes());

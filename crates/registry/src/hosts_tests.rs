@@ -104,7 +104,7 @@ skip_verify = true
 }
 
 #[test]
-fn what_is_as_good_as_absent() {
+fn empty_values_count_as_absent() {
     let text = "capabilities = []\ndial_timeout = \"\"\nproxy = \"\"\nserver = \"\"";
     assert_eq!(namespace("r.example", text).expect("parses"), namespace("r.example", "").expect("parses"));
     let got = namespace("r.example", "capabilities = [\"Pull\", \"RESOLVE\"]").expect("parses").hosts;

@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_in_its_normal_form_leads_where_it_led() {
+    fn normalised_host_has_the_same_endpoint() {
         let hosts = [
             "docker.io",
             "quay.io",

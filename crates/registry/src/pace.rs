@@ -45,7 +45,7 @@ pub(crate) struct ConnectionPace {
 
 /// A limit that a host has shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Learnt {
+pub(crate) enum HostObservation {
     /// So many connections are worth it.
     Useful(u32),
     /// More than so many are not.
@@ -76,7 +76,8 @@ impl ConnectionPace {
         self.level
     }
 
-    pub(crate) fn came(&mut self, bytes: u64) {
+    /// Counts received bytes.
+    pub(crate) fn received(&mut self, bytes: u64) {
         self.bytes += bytes;
     }
 
@@ -114,7 +115,7 @@ impl ConnectionPace {
     /// Judges the measured speed of the line, after it was measured for long enough. `left` is the bytes that no
     /// connection has asked for yet (with one connection: those that have not arrived), `seen` the numbers of
     /// connections that the host has shown before.
-    pub(crate) fn tick(&mut self, now: Instant, left: u64, seen: (u32, u32)) -> Option<Learnt> {
+    pub(crate) fn tick(&mut self, now: Instant, left: u64, seen: (u32, u32)) -> Option<HostObservation> {
         if self.settled && self.level == 1 {
             return None;
         }
@@ -140,7 +141,7 @@ impl ConnectionPace {
         if let Some((level, before)) = self.before.take() {
             let doubted = std::mem::take(&mut self.doubted);
             if rate >= before * GAIN {
-                learnt = Some(Learnt::Useful(self.level));
+                learnt = Some(HostObservation::Useful(self.level));
             } else if starved {
                 self.settled = true;
             } else if !doubted {
@@ -151,7 +152,7 @@ impl ConnectionPace {
                 self.each = rate / f64::from(level);
                 if waits >= WAITS {
                     self.settled = true;
-                    learnt = Some(Learnt::Ceiling(level));
+                    learnt = Some(HostObservation::Ceiling(level));
                 }
                 return learnt;
             }
@@ -160,7 +161,7 @@ impl ConnectionPace {
             self.level = (self.level / 2).max(1);
             return learnt;
         }
-        #[expect(clippy::cast_precision_loss, reason = "a size beside a speed need not be exact")]
+        #[expect(clippy::cast_precision_loss, reason = "an estimate needs no exact size")]
         let worth = left >= self.policy.min_left && left as f64 >= rate * long.as_secs_f64() * WORTH;
         #[expect(clippy::cast_precision_loss, reason = "a limit of a speed need not be exact")]
         let slow = rate < self.policy.enough as f64;

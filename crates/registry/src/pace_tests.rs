@@ -13,7 +13,7 @@ struct Line {
     each: u64,
     connections: u32,
     reader: u64,
-    learnt: Vec<Learnt>,
+    learnt: Vec<HostObservation>,
 }
 
 impl Line {
@@ -29,7 +29,7 @@ impl Line {
         while self.now < end {
             let line = self.each * u64::from(self.pace.level().min(self.connections));
             let rate = line.min(self.reader);
-            self.pace.came(rate / 100);
+            self.pace.received(rate / 100);
             self.pace.waited(step.mul_f64(1.0 - rate as f64 / self.reader as f64));
             self.left = self.left.saturating_sub(rate / 100);
             self.now += step;
@@ -40,23 +40,23 @@ impl Line {
 }
 
 #[test]
-fn it_grows_while_it_helps() {
+fn level_grows_while_throughput_grows() {
     // The most that the policy allows.
     let mut line = Line::new(10 * MB, 100, 1000 * MB);
     assert_eq!(line.run(3.0, UNKNOWN), 8);
-    assert_eq!(line.learnt, [Learnt::Useful(2), Learnt::Useful(4), Learnt::Useful(8)]);
+    assert_eq!(line.learnt, [HostObservation::Useful(2), HostObservation::Useful(4), HostObservation::Useful(8)]);
     // The host serves four: eight deliver no more.
     let mut line = Line::new(10 * MB, 4, 1000 * MB);
     assert_eq!(line.run(3.0, UNKNOWN), 4);
-    assert_eq!(line.learnt, [Learnt::Useful(2), Learnt::Useful(4), Learnt::Ceiling(4)]);
+    assert_eq!(line.learnt, [HostObservation::Useful(2), HostObservation::Useful(4), HostObservation::Ceiling(4)]);
     // All of the line is had by one.
     let mut line = Line::new(10 * MB, 1, 1000 * MB);
     assert_eq!(line.run(3.0, UNKNOWN), 1);
-    assert_eq!(line.learnt, [Learnt::Ceiling(1)]);
+    assert_eq!(line.learnt, [HostObservation::Ceiling(1)]);
 }
 
 #[test]
-fn it_stays_at_one_where_the_line_is_not_what_is_short() {
+fn level_stays_at_one_without_benefit() {
     for (name, each, reader) in [("a slow reader", 100 * MB, 20 * MB), ("a fast line", 300 * MB, 3000 * MB)] {
         let mut line = Line::new(each, 100, reader);
         assert_eq!(line.run(2.0, UNKNOWN), 1, "{name}");
@@ -68,7 +68,7 @@ fn it_stays_at_one_where_the_line_is_not_what_is_short() {
 }
 
 #[test]
-fn one_bad_window_decides_nothing() {
+fn one_bad_window_is_ignored() {
     let mut line = Line::new(10 * MB, 100, 1000 * MB);
     line.run(0.21, UNKNOWN);
     assert_eq!(line.pace.level(), 2);
@@ -79,11 +79,11 @@ fn one_bad_window_decides_nothing() {
     assert_eq!((line.pace.level(), line.learnt.as_slice()), (2, [].as_slice()), "one more look");
     line.each = 10 * MB;
     assert_eq!(line.run(2.4, UNKNOWN), 8);
-    assert_eq!(line.learnt, [Learnt::Useful(2), Learnt::Useful(4), Learnt::Useful(8)]);
+    assert_eq!(line.learnt, [HostObservation::Useful(2), HostObservation::Useful(4), HostObservation::Useful(8)]);
 }
 
 #[test]
-fn it_comes_down_where_the_reader_becomes_the_slower_one() {
+fn level_falls_when_the_reader_is_slower() {
     let mut line = Line::new(10 * MB, 100, 1000 * MB);
     assert_eq!(line.run(3.0, UNKNOWN), 8);
     line.reader = 5 * MB;
@@ -91,7 +91,7 @@ fn it_comes_down_where_the_reader_becomes_the_slower_one() {
 }
 
 #[test]
-fn what_is_known_of_the_host_comes_sooner_and_is_judged_again() {
+fn cached_host_limits_apply_early_and_are_reassessed() {
     let mut line = Line::new(10 * MB, 100, 1000 * MB);
     assert_eq!(line.run(0.06, (4, u32::MAX)), 4);
     let mut line = Line::new(10 * MB, 1, 1000 * MB);
@@ -103,7 +103,7 @@ fn what_is_known_of_the_host_comes_sooner_and_is_judged_again() {
 }
 
 #[test]
-fn what_could_not_be_had_is_not_held_against_the_host() {
+fn starvation_is_not_blamed_on_the_host() {
     let mut line = Line::new(10 * MB, 1, 1000 * MB);
     line.run(0.21, UNKNOWN);
     assert_eq!(line.pace.level(), 2);

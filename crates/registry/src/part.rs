@@ -134,7 +134,7 @@ impl BlobPart {
     }
 
     /// Returns, and resets, the time for which the limit of bandwidth held it up.
-    pub(crate) fn take_held_up(&mut self) -> Duration {
+    pub(crate) fn take_throttled_time(&mut self) -> Duration {
         std::mem::take(&mut self.held_up)
     }
 

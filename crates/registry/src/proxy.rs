@@ -72,8 +72,8 @@ impl HostProxies {
         let proxy = |text: &Option<String>, what: &str| {
             let Some(text) = text.as_deref().map(str::trim).filter(|text| !text.is_empty()) else { return Ok(None) };
             let whole = if text.contains("://") { text.to_owned() } else { format!("http://{text}") };
-            let url =
-                Url::parse(&whole).map_err(|_| Cause::Config(format!("the address of the {what} proxy is no URL")))?;
+            let url = Url::parse(&whole)
+                .map_err(|_| Cause::Config(format!("the address of the {what} proxy is not a URL")))?;
             if !matches!(url.scheme(), "http" | "https" | "socks5" | "socks5h") || url.host().is_none() {
                 return Err(Cause::Config(format!("the {what} proxy must be at an http, https or socks5 address")));
             }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_reached_directly() {
+    fn hosts_reached_without_a_proxy() {
         let cases: [(&str, &[&str], &[&str]); 17] = [
             ("", &[], &["https://r.example", "https://10.0.0.1"]),
             ("*", &["https://r.example", "https://10.0.0.1"], &[]),
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn each_scheme_has_its_own() {
+    fn each_scheme_has_its_own_proxy() {
         let settings = ProxySettings {
             http: Some("http://plain.example".into()),
             https: Some("https://u:p@secure.example".into()),

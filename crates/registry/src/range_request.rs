@@ -125,7 +125,7 @@ fn check_length(answer: &RegistryAnswer, size: u64) -> Result<(), Cause> {
         (Some(n), t) => format!("{n} bytes of {}", redact::text(&t, 60)),
         (None, _) => "a length that is no number".into(),
     };
-    Err(Cause::Content(format!("the answer has {what}, the descriptor gives {size} bytes")))
+    Err(Cause::Content(format!("the response has {what}, the descriptor {size} bytes")))
 }
 
 /// A partial answer must begin at the byte that was asked for and belong to a whole of the right size. Answers where it
@@ -173,7 +173,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn a_range_that_fits_is_within_the_blob(text in r"(bytes|[ */-]|[0-9]{1,21}){0,8}", from in 0u64..20, size in 0u64..20) {
+        fn valid_range_is_within_the_blob(text in r"(bytes|[ */-]|[0-9]{1,21}){0,8}", from in 0u64..20, size in 0u64..20) {
             if let Some(until) = range_fits(&text, from, size) {
                 proptest::prop_assert!(from < until && until <= size);
             }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_has_shown_is_believed_for_a_while() {
+    fn observed_host_behaviour_is_cached() {
         let host = HostRanges::new(1);
         let now = Instant::now();
         assert_eq!(host.seen(now), (1, u32::MAX));

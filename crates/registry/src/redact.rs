@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn known_secrets_go() {
+    fn known_secrets_are_redacted() {
         let secrets = Secrets::default();
         secrets.add("sword fish");
         secrets.add("sword");

@@ -121,7 +121,7 @@ impl Repository {
     /// [`RegistryError`]; of kind `InvalidContent` when the descriptor gives more than `limit` bytes.
     pub async fn blob_bytes(&self, descriptor: &Descriptor, limit: u64) -> Result<Bytes, RegistryError> {
         if descriptor.size > limit {
-            return Err(too_large(self.session.asked_blob(descriptor), descriptor.size, limit));
+            return Err(too_large(self.session.blob_request_name(descriptor), descriptor.size, limit));
         }
         let mut stream = self.blob(descriptor).await?;
         loop {
@@ -162,7 +162,7 @@ impl Repository {
     /// # Errors
     /// [`RegistryError`].
     pub async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<BlobStream, RegistryError> {
-        let asked = self.session.asked_blob(descriptor);
+        let asked = self.session.blob_request_name(descriptor);
         BlobStream::open(Arc::clone(&self.session), descriptor, asked, from).await
     }
 }
@@ -196,6 +196,6 @@ fn absent(result: Result<Fetched, RegistryError>) -> Result<Option<Fetched>, Reg
 }
 
 fn too_large(asked: String, size: u64, limit: u64) -> RegistryError {
-    let cause = Cause::Content(format!("its descriptor gives {size} bytes, {limit} are allowed"));
+    let cause = Cause::Content(format!("its descriptor has {size} bytes, the limit is {limit}"));
     RegistryError::without_host(asked, cause)
 }

@@ -15,7 +15,7 @@ use tower::Service;
 use url::Url;
 
 use crate::proxy::HostProxies;
-use crate::target::{AllowedTarget, SendingRegistry, TargetSource};
+use crate::target::{AllowedTarget, RedirectingRegistry, TargetSource};
 
 pub(crate) type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -78,7 +78,7 @@ impl HostNetwork {
         &self.proxies
     }
 
-    /// Judges a URL that the registry names, by its text: see [`SendingRegistry::check`].
+    /// Judges a URL that the registry names, by its text: see [`RedirectingRegistry::check`].
     ///
     /// # Errors
     /// The reason, as a text.
@@ -86,9 +86,9 @@ impl HostNetwork {
         self.registry().check(to, why)
     }
 
-    fn registry(&self) -> SendingRegistry<'_> {
+    fn registry(&self) -> RedirectingRegistry<'_> {
         let peer = self.seen.lock().peer;
-        SendingRegistry { base: &self.base, peer, allowed: &self.allowed, proxies: &self.proxies }
+        RedirectingRegistry { base: &self.base, peer, allowed: &self.allowed, proxies: &self.proxies }
     }
 
     async fn find(&self, name: String) -> io::Result<Vec<IpAddr>> {

@@ -57,7 +57,7 @@ impl PullSession {
                 tracing::debug!(
                     host = transport.name,
                     scheme = transport.config.base.scheme(),
-                    "host speaks this scheme"
+                    "learned the scheme of the host"
                 );
                 self.client.note_other_scheme(base);
                 // Another request may have found the same.

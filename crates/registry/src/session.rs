@@ -153,11 +153,11 @@ impl PullSession {
         self.client.options().retry.idle_timeout
     }
 
-    pub(crate) fn asked_blob(&self, descriptor: &Descriptor) -> String {
+    pub(crate) fn blob_request_name(&self, descriptor: &Descriptor) -> String {
         format!("fetch blob {} of {}", descriptor.digest, self.reference.repository())
     }
 
-    pub(crate) fn who(&self, host: usize) -> HostLabel<'_> {
+    pub(crate) fn host_label(&self, host: usize) -> HostLabel<'_> {
         let transport = self.hosts[host].transport();
         HostLabel { name: &transport.name, upstream: transport.config.upstream }
     }
@@ -171,7 +171,7 @@ impl PullSession {
                 can.pull && (can.resolve || !by_tag)
             })
             .collect();
-        self.leave_each_once(&mut order);
+        self.deduplicate_endpoints(&mut order);
         order.sort_by_key(|i| {
             let host = &self.hosts[*i];
             host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport().config.base)
@@ -179,14 +179,14 @@ impl PullSession {
         order
     }
 
-    /// Leaves the first of the hosts that are the same endpoint, so that none is asked the same twice.
-    fn leave_each_once(&self, order: &mut Vec<usize>) {
+    /// Keeps the first of the hosts that share an endpoint, so that no endpoint is requested twice.
+    fn deduplicate_endpoints(&self, order: &mut Vec<usize>) {
         let mut seen = BTreeSet::new();
         order.retain(|host| seen.insert(self.hosts[*host].same_as));
     }
 
-    /// No host has the capability that is needed.
-    pub(crate) fn nobody(&self, asked: &str, by_tag: bool) -> RegistryError {
+    /// Returns the error of a reference for which no host has the necessary capability.
+    pub(crate) fn no_capable_host(&self, asked: &str, by_tag: bool) -> RegistryError {
         let needed = if by_tag { "pull and resolve" } else { "pull" };
         let words = format!("no host of {} has the capability {needed}", self.reference.domain());
         RegistryError::without_host(asked, Cause::Config(words))
@@ -224,7 +224,7 @@ impl PullSession {
             self.client.note_unreachable(&host.transport().config.base);
         }
         note_failure(host, &cause, asked);
-        match attempts.failed(&self.client.options().retry, self.who(attempts.host()), cause) {
+        match attempts.failed(&self.client.options().retry, self.host_label(attempts.host()), cause) {
             RetryStep::Again(wait) => Ok(Some(wait)),
             step => {
                 host.failed.store(true, Ordering::Relaxed);
@@ -392,7 +392,7 @@ impl PullSession {
     pub(crate) fn push_hosts(&self) -> Vec<usize> {
         let can_push = |i: &usize| self.hosts[*i].transport().config.capabilities.push;
         let mut order: Vec<usize> = (0..self.hosts.len()).filter(can_push).collect();
-        self.leave_each_once(&mut order);
+        self.deduplicate_endpoints(&mut order);
         order
     }
 
@@ -416,7 +416,7 @@ impl PullSession {
 fn follow_scheme(url: &mut Url, base: &Url) {
     let same_port = url.port() == base.port() || url.port_or_known_default() == base.port_or_known_default();
     if url.host() == base.host() && same_port && url.set_scheme(base.scheme()).is_err() {
-        tracing::debug!("a URL keeps its scheme");
+        tracing::debug!("URL keeps its scheme");
     }
 }
 
@@ -462,7 +462,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_follows_the_scheme_of_its_own_server_only() {
+    fn url_follows_the_scheme_of_its_own_server_only() {
         for (url, base, want) in [
             ("https://127.0.0.1:5000/v2/", "http://127.0.0.1:5000", "http://127.0.0.1:5000/v2/"),
             ("https://r.example/v2/", "http://r.example", "http://r.example/v2/"),

@@ -33,8 +33,8 @@ pub(crate) struct Socket(Arc<OriginCounts>);
 
 /// The transfer that wanted a socket is over.
 #[derive(Debug, thiserror::Error)]
-#[error("nobody waits for this connection any more")]
-pub(crate) struct Unwanted;
+#[error("the request that needed this connection has ended")]
+pub(crate) struct TransferEnded;
 
 tokio::task_local! {
     /// The transfer that a connection is made for: the pool polls the connector within the request.
@@ -52,13 +52,13 @@ impl Sockets {
     /// Waits until a socket may be opened for a transfer.
     ///
     /// # Errors
-    /// [`Unwanted`], when the transfer is over.
-    pub(crate) async fn admit(&self, transfer: &Weak<Transfer>) -> Result<Socket, Unwanted> {
-        let origin = transfer.upgrade().map(|transfer| Arc::clone(&transfer.0)).ok_or(Unwanted)?;
+    /// [`TransferEnded`], when the transfer is over.
+    pub(crate) async fn admit(&self, transfer: &Weak<Transfer>) -> Result<Socket, TransferEnded> {
+        let origin = transfer.upgrade().map(|transfer| Arc::clone(&transfer.0)).ok_or(TransferEnded)?;
         let mut changes = origin.0.subscribe();
         loop {
             if transfer.strong_count() == 0 {
-                return Err(Unwanted);
+                return Err(TransferEnded);
             }
             let admitted = origin.0.send_if_modified(|counts| {
                 let free = counts.sockets < counts.transfers;
@@ -68,7 +68,7 @@ impl Sockets {
             if admitted {
                 return Ok(Socket(origin));
             }
-            changes.changed().await.map_err(|_| Unwanted)?;
+            changes.changed().await.map_err(|_| TransferEnded)?;
         }
     }
 
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_nobody_waits_for_is_not_opened() {
+    async fn abandoned_dial_opens_no_connection() {
         let sockets = Sockets::default();
         let transfer = sockets.transfer(ORIGIN);
         let wanted = Arc::downgrade(&transfer);

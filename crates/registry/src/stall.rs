@@ -47,7 +47,8 @@ impl StallWatch {
         (self.quiet, self.waited, self.bytes) = (Duration::ZERO, Duration::ZERO, 0);
     }
 
-    pub(crate) fn came(&mut self, bytes: u64) {
+    /// Counts received bytes.
+    pub(crate) fn received(&mut self, bytes: u64) {
         if bytes > 0 {
             self.quiet = Duration::ZERO;
             self.bytes += bytes;
@@ -84,8 +85,8 @@ impl StallWatch {
         slow
     }
 
-    /// Records that another connection is no better, or cannot be had.
-    pub(crate) fn in_vain(&mut self) {
+    /// Records that another connection was no better or could not be opened.
+    pub(crate) fn attempt_failed(&mut self) {
         self.patience = (self.patience + 1).min(MOST);
         self.begin();
     }
@@ -114,11 +115,11 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_still_is_stalled() {
+    fn silence_is_a_stall() {
         let mut watch = watch();
         watch.waited(seconds(4));
         assert_eq!((watch.left(), watch.is_stalled()), (seconds(1), false));
-        watch.came(1);
+        watch.received(1);
         watch.waited(seconds(4));
         assert!(!watch.is_stalled());
         watch.waited(seconds(1));
@@ -126,13 +127,13 @@ mod tests {
     }
 
     #[test]
-    fn what_drips_is_stalled_and_what_moves_is_not() {
+    fn dripping_is_a_stall_and_steady_progress_is_not() {
         for (each, want) in [(900, true), (1100, false)] {
             let mut watch = watch();
             let mut stalled = Vec::new();
             for _ in 0..30 {
                 watch.waited(seconds(1));
-                watch.came(each);
+                watch.received(each);
                 stalled.push(watch.is_stalled());
             }
             assert_eq!(stalled.iter().any(|s| *s), want, "{each} bytes a second");
@@ -140,24 +141,24 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nobody_waited_does_not_count() {
+    fn time_without_a_waiter_does_not_count() {
         let mut watch = watch();
         for _ in 0..100 {
-            watch.came(10);
+            watch.received(10);
             watch.waited(Duration::from_millis(1));
             assert!(!watch.is_stalled());
         }
     }
 
     #[test]
-    fn what_is_in_vain_is_tried_ever_more_seldom() {
+    fn useless_attempts_back_off() {
         let mut watch = watch();
         let mut pauses = Vec::new();
         for _ in 0..8 {
             pauses.push(watch.left().as_secs());
             watch.waited(watch.left());
             assert!(watch.is_stalled());
-            watch.in_vain();
+            watch.attempt_failed();
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 160, 160]);
         watch.replaced();

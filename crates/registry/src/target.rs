@@ -1,8 +1,8 @@
 //! Where a registry may send us: to a token service that it names, and by redirects. A hostile one would name places
 //! that it cannot reach itself (this machine, the node's private network, a cloud's metadata service), and so these are
 //! reached only from registries that are there as well, or where an [`AllowedTarget`] says so. Pure. The one rule is in
-//! [`SendingRegistry`]: [`SendingRegistry::check`] judges the text of a URL before a request,
-//! [`SendingRegistry::choose`] the addresses of a name when the connection is made.
+//! [`RedirectingRegistry`]: [`RedirectingRegistry::check`] judges the text of a URL before a request,
+//! [`RedirectingRegistry::choose`] the addresses of a name when the connection is made.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -85,14 +85,14 @@ pub(crate) enum TargetSource {
 /// The registry that sends us: its URL, and the address that it answered from, where that is known. Behind a proxy it
 /// is not, and the registry counts as a public one.
 #[derive(Clone, Copy)]
-pub(crate) struct SendingRegistry<'a> {
+pub(crate) struct RedirectingRegistry<'a> {
     pub(crate) base: &'a Url,
     pub(crate) peer: Option<IpAddr>,
     pub(crate) allowed: &'a [AllowedTarget],
     pub(crate) proxies: &'a HostProxies,
 }
 
-impl SendingRegistry<'_> {
+impl RedirectingRegistry<'_> {
     fn class(&self) -> Class {
         self.peer.map_or_else(|| class_of(self.base), class_of_ip)
     }
@@ -201,9 +201,9 @@ mod tests {
         Url::parse(text).expect("parses")
     }
 
-    fn from<'a>(base: &'a Url, peer: Option<&str>, allowed: &'a [AllowedTarget]) -> SendingRegistry<'a> {
+    fn from<'a>(base: &'a Url, peer: Option<&str>, allowed: &'a [AllowedTarget]) -> RedirectingRegistry<'a> {
         static NONE: LazyLock<HostProxies> = LazyLock::new(HostProxies::default);
-        SendingRegistry { base, peer: peer.map(|ip| ip.parse().expect("an address")), allowed, proxies: &NONE }
+        RedirectingRegistry { base, peer: peer.map(|ip| ip.parse().expect("an address")), allowed, proxies: &NONE }
     }
 
     fn allowed(texts: &[&str]) -> Vec<AllowedTarget> {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_tells() {
+    fn redirect_targets_are_checked_by_url() {
         let no = |what: &str| Some(what.to_owned());
         let cases = [
             ("https://r.example", "https://cdn.example/x", None),
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed() {
+    fn allowed_targets_match() {
         let base = u("https://r.example");
         let list = allowed(&["10.0.0.0/8", "fd00::/16", "http://storage.example:9000", "192.168.1.1"]);
         for (to, want) in [
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(get(&[]), Ok(vec![]));
         let list = allowed(&["http://cdn.example:9000"]);
         assert_eq!(
-            SendingRegistry { allowed: &list, ..far }.choose("CDN.example", ips(&["10.0.0.1"])),
+            RedirectingRegistry { allowed: &list, ..far }.choose("CDN.example", ips(&["10.0.0.1"])),
             Ok(ips(&["10.0.0.1"]))
         );
         let near = from(&base, Some("10.0.0.9"), &[]);
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn a_proxy_is_no_target() {
+    fn proxies_are_not_redirect_targets() {
         let settings = ProxySettings {
             http: Some("http://proxy.example:3128".into()),
             no_proxy: Some("direct.example,proxy.example".into()),
@@ -313,7 +313,7 @@ mod tests {
         };
         let (proxies, base) = (HostProxies::new(&settings).expect("valid"), u("http://r.example"));
         let list = allowed(&["http://proxy.example:3128"]);
-        let from = SendingRegistry { proxies: &proxies, ..from(&base, Some("203.0.113.1"), &list) };
+        let from = RedirectingRegistry { proxies: &proxies, ..from(&base, Some("203.0.113.1"), &list) };
         assert_eq!(from.check(&u("http://proxy.example:3128/x"), TargetSource::Redirect), Err("to a proxy".into()));
         assert_eq!(from.check(&u("http://direct.example/x"), TargetSource::Redirect), Ok(()));
         let private: Vec<IpAddr> = vec!["10.0.0.1".parse().expect("an address")];
@@ -330,7 +330,7 @@ mod tests {
         }
 
         #[test]
-        fn a_network_has_its_own_addresses(a in proptest::prelude::any::<u32>(), b in proptest::prelude::any::<u32>(), length in 0u8..=32) {
+        fn network_contains_its_addresses(a in proptest::prelude::any::<u32>(), b in proptest::prelude::any::<u32>(), length in 0u8..=32) {
             let target: AllowedTarget = format!("{}/{length}", IpAddr::from(a.to_be_bytes())).parse().expect("a network");
             let same = length == 0 || a >> (32 - length) == b >> (32 - length);
             proptest::prop_assert_eq!(target.has(IpAddr::from(b.to_be_bytes())), same);

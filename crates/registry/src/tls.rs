@@ -24,13 +24,13 @@ pub type WallClock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
 /// The clock of the machine.
 #[must_use]
 pub fn system_clock() -> WallClock {
-    #[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
+    #[expect(clippy::disallowed_methods, reason = "the default of an option; callers may pass another clock")]
     Arc::new(SystemTime::now)
 }
 
 /// Returns words for a certificate that is not valid at this time by this machine's clock, which starts in 1970 where
 /// nothing has set it.
-pub(crate) fn of_its_time(error: &rustls::Error) -> Option<String> {
+pub(crate) fn clock_mismatch(error: &rustls::Error) -> Option<String> {
     let rustls::Error::InvalidCertificate(why) = error else { return None };
     let (what, limit, now) = match why {
         CertificateError::NotValidYetContext { time, not_before } => ("is not valid before", not_before, time),
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_certificate_is_taken_only_for_what_it_is_for() {
+    fn configured_certificate_needs_its_usage() {
         let (server, now) = (ServerName::try_from("registry.example").expect("a name"), year(2060));
         for (servers, taken) in [(true, true), (false, false)] {
             let own = self_signed_for_pem(servers);
@@ -230,19 +230,19 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_that_is_not_of_this_time_tells_the_clock() {
+    fn expired_certificate_error_includes_the_clock() {
         let at = |seconds| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
         let (time, not_before, not_after) = (at(12), at(1_262_304_000), at(u64::MAX));
         let young = CertificateError::NotValidYetContext { time, not_before };
         assert_eq!(
-            of_its_time(&young.into()).expect("is told"),
+            clock_mismatch(&young.into()).expect("is told"),
             "the server's certificate is not valid before Fri, 01 Jan 2010 00:00:00 GMT, and the clock of this machine, which may \
              be wrong, shows Thu, 01 Jan 1970 00:00:12 GMT"
         );
         let old = CertificateError::ExpiredContext { time: at(u64::MAX), not_after };
-        let told = of_its_time(&old.into()).expect("is told");
+        let told = clock_mismatch(&old.into()).expect("is told");
         assert!(told.contains("was valid until Fri, 31 Dec 9999 23:59:59 GMT"), "{told}");
-        assert_eq!(of_its_time(&CertificateError::UnknownIssuer.into()), None);
+        assert_eq!(clock_mismatch(&CertificateError::UnknownIssuer.into()), None);
     }
 
     fn year(n: u64) -> UnixTime {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_given_certificate_is_taken_by_name_and_in_its_time() {
+    fn configured_certificate_needs_its_name_and_validity() {
         let (own, other) = (self_signed_pem(), ca_pem());
         let cases = [
             ("the very certificate", &own, "registry.example", 2030, None),

@@ -61,7 +61,7 @@ impl TokenRequest {
         let realm =
             bearer.get("realm").ok_or_else(|| Cause::Challenge("the challenge names no token service".into()))?;
         let realm = Url::parse(realm).map(redact::without_user).map_err(|_| {
-            Cause::Challenge(format!("the challenge's token service is no URL ({})", redact::text(realm, 100)))
+            Cause::Challenge(format!("the challenge's token service is not a URL ({})", redact::text(realm, 100)))
         })?;
         transport.check_realm(&realm).map_err(|why| Cause::Challenge(format!("{why} ({})", redact::url(&realm))))?;
         Ok(Self { realm, service: bearer.get("service").map(str::to_owned), scopes, named_by })
@@ -122,7 +122,7 @@ pub(crate) async fn fetch(
         tracing::debug!(
             realm = redact::url(&wanted.realm),
             status = answer.status().as_u16(),
-            "token service knows no OAuth2, requesting by GET"
+            "token service does not support OAuth2, requesting by GET"
         );
     }
     let authorization = match (&with_user, &identity) {
@@ -216,7 +216,7 @@ async fn take(answer: RegistryAnswer, transport: &Transport, secrets: &Secrets) 
     let content_type = answer.content_type();
     let body = answer.body(transport.options().limits.token, transport.options().retry.idle_timeout, None).await?;
     let (value, lifetime) = parse(&body).map_err(|why| {
-        Cause::Challenge(format!("token service {host}: {why} (it came as {})", redact::content_type(&content_type)))
+        Cause::Challenge(format!("token service {host}: {why} (content type {})", redact::content_type(&content_type)))
     })?;
     secrets.add(value.expose());
     Ok(BearerToken { value, lifetime })

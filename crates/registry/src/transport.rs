@@ -271,7 +271,7 @@ impl Transport {
         let by = self.network.proxy_of(url).map(|proxy| format!(" (by the proxy {})", redact::host(proxy)));
         match cause {
             Cause::Redirect(words) if is_token => {
-                Cause::Challenge(format!("the token service is not asked: {words} ({})", redact::url(url)))
+                Cause::Challenge(format!("the token service is not contacted: {words} ({})", redact::url(url)))
             }
             Cause::Redirect(words) => Cause::Redirect(format!("{words} ({})", redact::origin(url))),
             Cause::Connect(words) => Cause::Connect(there + &words + by.as_deref().unwrap_or_default()),

@@ -132,7 +132,7 @@ fn verify(
     // From this point on the payload is known to be written by a holder of the key.
     let payload = Payload::parse(&signature.payload).map_err(RefusalReason::Payload)?;
     if !digests.contains(&payload.digest) {
-        return Err(RefusalReason::Digest(format!("it is for {}, which is another image", payload.digest)));
+        return Err(RefusalReason::Digest(format!("it is for another image, {}", payload.digest)));
     }
     let Some(image) = image else {
         return Err(RefusalReason::Identity("the image has no name that it could be for".to_owned()));

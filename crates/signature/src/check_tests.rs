@@ -17,7 +17,7 @@ fn image() -> Reference {
 }
 
 #[test]
-fn one_signature_that_is_demanded_is_enough() {
+fn one_accepted_signature_is_enough() {
     let (key, stranger) = (TestKey::generate(), TestKey::generate());
     let (root, manifest, other) = (Digest::sha256(b"root"), Digest::sha256(b"manifest"), Digest::sha256(b"other"));
     let policy =
@@ -46,8 +46,8 @@ fn one_signature_that_is_demanded_is_enough() {
         (text("?"), "it is not in base64"),
         (text(&"A".repeat(MAX_SIGNATURE_TEXT + 1)), "it is longer than any signature"),
         (key.sign(&large), "its payload is larger than is looked at"),
-        (key.sign(b"{}"), "its payload cannot be read: missing field `critical`"),
-        (key.sign_image("r.example/app", &other), "which is another image"),
+        (key.sign(b"{}"), "cannot read its payload: missing field `critical`"),
+        (key.sign_image("r.example/app", &other), "is for another image"),
         (key.sign_image("r.example/other", &root), "it is for the name \"r.example/other\", which matchRepository"),
     ];
     for (signature, words) in &refused {
@@ -85,7 +85,7 @@ fn all_demands_of_a_scope_must_be_met() {
 }
 
 #[test]
-fn an_image_without_a_name_has_no_signature() {
+fn unnamed_image_has_no_signature() {
     let key = TestKey::generate();
     let digest = Digest::sha256(b"root");
     let policy = r#"{"default":[{"type":"sigstoreSigned","keyPath":"/k.pub"}]}"#;

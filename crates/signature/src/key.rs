@@ -11,19 +11,19 @@ use rustls_pki_types::pem::{PemObject as _, SectionKind};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
     /// No public key in PEM.
-    #[error("it has no PEM block PUBLIC KEY")]
+    #[error("there is no PEM block PUBLIC KEY")]
     NoKey,
     /// PEM that cannot be read.
-    #[error("it is no PEM text that can be read")]
+    #[error("not valid PEM")]
     Pem,
     /// A private key has no business on a node.
-    #[error("it is a private key: give the public one, and take this one away")]
+    #[error("it is a private key: use the public key instead, and remove this file")]
     Private,
     /// More than one key.
-    #[error("it has {0} keys: give each a file of its own, under keyPaths")]
+    #[error("there are {0} keys: use one file per key, listed in keyPaths")]
     Several(usize),
     /// The structure is not that of a public key.
-    #[error("its PEM block PUBLIC KEY is damaged")]
+    #[error("the PEM block PUBLIC KEY is damaged")]
     Damaged,
     /// An algorithm, a curve or a size that is not supported.
     #[error("{0}; supported are ECDSA on P-256 and P-384, Ed25519, and RSA of 2048 to 8192 bits")]
@@ -110,7 +110,7 @@ impl PublicKey {
             RSA if matches!(element(parameters, NULL), Some(([], []))) || parameters.is_empty() => {
                 let bits = modulus_bits(bytes).ok_or(KeyError::Damaged)?;
                 if !(2048..=8192).contains(&bits) {
-                    return Err(KeyError::Unsupported(format!("it is an RSA key of {bits} bits")));
+                    return Err(KeyError::Unsupported(format!("RSA key of {bits} bits")));
                 }
                 KeyAlgorithm::Rsa
             }

@@ -51,7 +51,7 @@ fn keys_and_their_signatures() {
 }
 
 #[test]
-fn what_is_no_key_that_can_be_used() {
+fn unusable_keys_are_refused() {
     let p256: &[u8] = data!("p256.pub");
     let two = [p256, data!("ed25519.pub")].concat();
     let private = |label: &str| format!("-----BEGIN {label}-----\nAAAA\n-----END {label}-----\n").into_bytes();
@@ -72,7 +72,7 @@ fn what_is_no_key_that_can_be_used() {
         (data!("p521.pub").to_vec(), "elliptic curve is another one"),
         (data!("p256c.pub").to_vec(), "not given in full"),
         (data!("ed448.pub").to_vec(), "algorithm is another one"),
-        (data!("rsa1024.pub").to_vec(), "an RSA key of 1024 bits"),
+        (data!("rsa1024.pub").to_vec(), "RSA key of 1024 bits"),
         (public(&[]), "damaged"),
         (public(&[0x30, 0x00]), "damaged"),
         (public(&[0x30, 0x82, 0xff, 0xff, 0x30]), "damaged"),
@@ -87,7 +87,7 @@ fn what_is_no_key_that_can_be_used() {
 
 proptest::proptest! {
     #[test]
-    fn nothing_panics(at in 0usize..200, with in proptest::num::u8::ANY, cut in 0usize..400) {
+    fn key_parser_never_panics(at in 0usize..200, with in proptest::num::u8::ANY, cut in 0usize..400) {
         for pem in [data!("p256.pub").as_slice(), data!("rsa2048.pub"), data!("ed25519.pub")] {
             let mut changed = pem.to_vec();
             let at = at % changed.len();
@@ -100,7 +100,7 @@ proptest::proptest! {
     }
 
     #[test]
-    fn no_der_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..120)) {
+    fn der_parser_never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..120)) {
         let _ = PublicKey::from_der(&bytes);
     }
 }

@@ -60,7 +60,7 @@ impl Payload {
     /// A description of the problem. The payload is signed, so the description may quote it.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Self, String> {
         let document: PayloadText =
-            serde_json::from_slice(bytes).map_err(|error| format!("its payload cannot be read: {error}"))?;
+            serde_json::from_slice(bytes).map_err(|error| format!("cannot read its payload: {error}"))?;
         let Critical { identity, image, r#type } = document.critical;
         if r#type != TYPE {
             return Err(format!("its payload is of the type {}", QuotedExcerpt(&r#type)));
@@ -128,7 +128,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn nothing_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), cut in 0usize..300) {
+        fn payload_parser_never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200), cut in 0usize..300) {
             let _ = Payload::parse(&bytes);
             let mut whole = text("r.example/app", DIGEST, TYPE, "").into_bytes();
             whole.truncate(cut);

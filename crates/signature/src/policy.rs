@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_scope_decides() {
+    fn longest_matching_scope_decides() {
         let accept: Arc<[Requirement]> = [Requirement::Accept].into();
         let reject: Arc<[Requirement]> = [Requirement::Reject].into();
         let policy = |scopes: &[&str]| {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_ports_of_a_loopback_host_without_one_are_one_scope() {
+    fn loopback_host_without_port_covers_all_ports() {
         for (host, want) in [
             ("localhost", "localhost"),
             ("localhost:443", "localhost"),

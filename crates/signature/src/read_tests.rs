@@ -23,7 +23,7 @@ fn with(list: &str) -> String {
 }
 
 #[test]
-fn a_policy_as_it_is_in_the_field() {
+fn typical_policy_is_accepted() {
     let text = format!(
         r#"{{
             "default": [{{"type": "insecureAcceptAnything"}}],
@@ -108,7 +108,7 @@ fn no_spelling_of_a_host_evades_a_scope() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_its_place() {
+fn policy_errors_name_their_place() {
     let signed = |rest: &str| with(&format!("[{{\"type\": \"sigstoreSigned\"{rest}}}]"));
     let identity = |rest: &str| signed(&format!(", \"keyPath\": \"/k.pub\", \"signedIdentity\": {rest}"));
     let at = r#"transports.docker."r.example/team"[0]: line 3"#;
@@ -201,14 +201,14 @@ fn what_is_wrong_is_named_with_its_place() {
 }
 
 #[test]
-fn keys_that_cannot_be_used_are_named_with_their_file() {
+fn unusable_keys_are_reported_with_their_file() {
     let signed = |rest: &str| with(&format!("[{{\"type\": \"sigstoreSigned\", {rest}}}]"));
     for (rest, words) in [
         (r#""keyPath": "k.pub""#, r#"[0].keyPath: key "k.pub" is no absolute path"#),
         (r#""keyPath": "/missing.pub""#, "[0].keyPath: key /missing.pub: no such file"),
-        (r#""keyPaths": ["/k.pub", "/broken.pub"]"#, "[0].keyPaths: key /broken.pub: it has no PEM block PUBLIC KEY"),
+        (r#""keyPaths": ["/k.pub", "/broken.pub"]"#, "[0].keyPaths: key /broken.pub: there is no PEM block PUBLIC KEY"),
         (r#""keyData": "?""#, "[0].keyData: the key is not in base64"),
-        (r#""keyData": "aGk=""#, "[0].keyData: the key: it has no PEM block PUBLIC KEY"),
+        (r#""keyData": "aGk=""#, "[0].keyData: the key: there is no PEM block PUBLIC KEY"),
     ] {
         let error = parse(&signed(rest)).expect_err(rest).to_string();
         assert_eq!(error, format!("transports.docker.\"r.example/team\"{words}"));
@@ -217,7 +217,7 @@ fn keys_that_cannot_be_used_are_named_with_their_file() {
 
 proptest::proptest! {
     #[test]
-    fn nothing_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64), at in 0usize..400) {
+    fn policy_parser_never_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64), at in 0usize..400) {
         let mut text = with(r#"[{"type": "sigstoreSigned", "keyPath": "/k.pub", "signedIdentity": {"type": "matchExact"}}]"#).into_bytes();
         let at = at % text.len();
         text.splice(at..at, bytes);

@@ -109,7 +109,7 @@ impl TryFrom<RawRequirement> for RequirementText {
             return Err("sigstoreSigned needs exactly one of keyPath, keyPaths, keyData and keyDatas".into());
         }
         if keys.len() > MAX_KEYS {
-            return Err(format!("it has {} keys, and {MAX_KEYS} are allowed", keys.len()));
+            return Err(format!("{} keys, at most {MAX_KEYS} are allowed", keys.len()));
         }
         let identity = match raw.signed_identity {
             None => Identity::MatchRepoDigestOrExact,

@@ -33,19 +33,19 @@ pub(super) const ROUTES: &[Route] = &[
         || post(import),
     )
     .with(&[
-        Parameter::query("name", "the name that the image gets in place of those in the archive"),
-        Parameter::query("image", "an image of the archive; all of them without it").repeated(),
+        Parameter::query("name", "name for the image, instead of those in the archive"),
+        Parameter::query("image", "an image of the archive; by default all of them").repeated(),
     ])
     .with_body(Content::Bytes("application/x-tar")),
     Route::change(
         "/images/export",
-        "Exports images as an archive, which is the body of the answer. A connection that ends early is an export that failed",
+        "Exports images as an archive in the response body. If the connection closes early, the export failed",
         Content::Bytes("application/x-tar"),
         || post(export),
     )
     .with(&[
         Parameter::query("image", "a name or an id").required().repeated(),
-        Parameter::query("format", "`oci-archive`, if it is not given, or `docker-archive`"),
+        Parameter::query("format", "`oci-archive` (default) or `docker-archive`"),
     ]),
 ];
 

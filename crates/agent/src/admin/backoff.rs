@@ -9,26 +9,26 @@ use serde::{Deserialize, Serialize};
 pub(super) const NOBODY_DECIDES: &str =
     "no back-off is kept here: whoever asks for images on this socket decides when to ask again";
 
-/// The answer to `GET /backoff`.
+/// Response of `GET /v1/backoff`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackoffList {
-    /// Images of pods that wait.
+    /// Images that are in back-off for a pod.
     pub entries: Vec<WaitingImage>,
-    /// Why there are none, where that is not plain.
+    /// Reason for an empty list, if it is not obvious.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// An image that is not pulled for a pod for some time.
+/// An image whose pulls for a pod are delayed because earlier pulls failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitingImage {
-    /// Namespace of the pod that waits.
+    /// Namespace of the pod.
     pub namespace: String,
-    /// Name of the pod that waits.
+    /// Name of the pod.
     pub pod: String,
-    /// Uid of the pod; a later pod of the same name has another one.
+    /// UID of the pod.
     pub uid: String,
     /// The image as it was requested.
     pub image: String,
@@ -36,11 +36,11 @@ pub struct WaitingImage {
     pub registry: String,
     /// The cause of the last failed pull, in one word.
     pub cause: String,
-    /// How many pulls failed in a row.
+    /// Number of consecutive failed pulls.
     pub failures: u32,
-    /// How long the window is.
+    /// Length of the back-off window.
     pub window_milliseconds: u64,
-    /// How long that still is; 0: the next request pulls.
+    /// Remaining time of the window; with 0, the next request pulls the image.
     pub remaining_milliseconds: u64,
     /// Reason and message of the last failure.
     pub message: String,
@@ -64,12 +64,12 @@ impl From<BackoffEntry> for WaitingImage {
     }
 }
 
-/// The answer to `POST /backoff/reset`.
+/// Response of `POST /v1/backoff/reset`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResetCount {
-    /// How many entries were forgotten.
+    /// Number of entries that were reset.
     pub reset: usize,
-    /// Why there are none, where that is not plain.
+    /// Reason for an empty list, if it is not obvious.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }

@@ -20,61 +20,61 @@ use crate::collection::{Collection, CollectionError};
 
 const MIN_AGE: Parameter = Parameter::query("minAgeSeconds", "instead of the configured minimum age").integer();
 const GOALS: &[Parameter] = &[
-    Parameter::query("untilFree", "so many bytes are to be free on the image file system").integer(),
-    Parameter::query("olderThanSeconds", "images that nobody has used for so long").integer(),
-    Parameter::query("allUnused", "`true`: every image that nothing uses"),
+    Parameter::query("untilFree", "bytes that should be free on the image file system").integer(),
+    Parameter::query("olderThanSeconds", "minimum time since the last use").integer(),
+    Parameter::query("allUnused", "`true`: every unused image"),
     MIN_AGE,
 ];
 const PATTERNS: &[Parameter] = &[Parameter::query("pattern", "a pattern of image names").repeated()];
 
 /// The routes.
 pub(super) const ROUTES: &[Route] = &[
-    Route::get("/gc", "The images that are collected", Content::Json(|g| g.subschema_for::<gc::CollectedTarget>()), || {
+    Route::get("/gc", "The target of image garbage collection", Content::Json(|g| g.subschema_for::<gc::CollectedTarget>()), || {
         get(target)
     }),
     Route::get(
         "/gc/plan",
-        "The plan of a collection, with why each image stays or goes; at most one of untilFree, olderThanSeconds and allUnused",
+        "The plan of a collection, with the reason for each image; at most one of untilFree, olderThanSeconds and allUnused",
         Content::Json(|g| g.subschema_for::<gc::CollectPlan>()),
         || get(plan),
     )
     .with(GOALS),
     Route::change(
         "/gc/collect",
-        "Collects; the same parameters as the plan",
+        "Collects images, with the parameters of the plan",
         Content::Json(|g| g.subschema_for::<gc::CollectReport>()),
         || post(collect),
     )
     .with(GOALS),
     Route::get(
         "/gc/containers",
-        "Left-overs of containers, with those that would be removed",
+        "Leftovers of containers, with those that would be removed",
         Content::Json(|g| g.subschema_for::<gc::CollectedContainers>()),
         || get(containers),
     ),
     Route::change(
         "/gc/containers",
-        "Collects left-overs of containers",
+        "Removes leftovers of containers",
         Content::Json(|g| g.subschema_for::<gc::CollectedContainers>()),
         || post(collect_containers),
     ),
     Route::change(
         "/gc/protect",
-        "Has an image go after all others for the time of imageGC.protectPrePulled",
+        "Protects an image from early removal for the time of imageGC.protectPrePulled",
         Content::Json(|g| g.subschema_for::<Done>()),
         || post(protect),
     )
     .with(&[Parameter::query("image", "the image id").required()]),
     Route::change(
         "/gc/room",
-        "Frees space for a pull that found none",
+        "Frees space for a pull",
         Content::Json(|g| g.subschema_for::<Room>()),
         || post(room),
     )
     .with(&[Parameter::query("needed", "bytes that must be available").integer()]),
     Route::get(
         "/status",
-        "What the node reports about its images and their disk",
+        "The status of the node's images and their file systems",
         Content::Json(|g| g.subschema_for::<NodeStatus>()),
         || get(status),
     ),
@@ -96,7 +96,7 @@ pub(super) const ROUTES: &[Route] = &[
     ]),
     Route::change(
         "/convert",
-        "Converts the layers of images, of all images without `image`",
+        "Converts the layers of images; of all images without `image`",
         Content::Json(|g| g.subschema_for::<ConvertReport>()),
         || post(convert),
     )
@@ -104,7 +104,7 @@ pub(super) const ROUTES: &[Route] = &[
         Parameter::query("to", "`erofs` or `dir`").required(),
         Parameter::query("image", "a name or an id").repeated(),
     ]),
-    Route::get("/pins", "The pins, with the images that each holds", Content::Json(|g| g.subschema_for::<Pins>()), || {
+    Route::get("/pins", "The pins, with the images that each protects", Content::Json(|g| g.subschema_for::<Pins>()), || {
         get(pins)
     }),
     Route::change("/pins", "Adds pins", Content::Json(|g| g.subschema_for::<Pins>()), || post(pin)).with(PATTERNS),

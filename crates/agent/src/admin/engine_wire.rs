@@ -43,8 +43,7 @@ pub(super) enum Call {
     ExportImages { images: Vec<String>, path: PathBuf, options: ExportOptions },
 }
 
-/// A credential on its way to the process that pulls with it, which is one of the same user. The one form of it that can be
-/// written down: it goes into the body of a request and nowhere else.
+/// A registry credential. Sent only in the body of a request.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub(super) struct WireAuth {

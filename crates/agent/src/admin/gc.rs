@@ -68,10 +68,10 @@ impl CollectRequest {
     }
 }
 
-/// The answer to `GET /gc`.
+/// Response of `GET /v1/gc`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectedTarget {
-    /// The endpoint whose images are collected; empty for the embedded store.
+    /// Endpoint whose images are collected; empty for the embedded store.
     pub images: String,
 }
 
@@ -81,69 +81,69 @@ pub struct CollectedTarget {
 pub struct DiskUsage {
     /// Mount point of the file system.
     pub path: String,
-    /// Bytes in all.
+    /// Total bytes.
     pub capacity_bytes: u64,
-    /// Bytes that can be written.
+    /// Available bytes.
     pub available_bytes: u64,
-    /// Percent of the bytes that are in use, as the kubelet counts: available bytes are rounded down.
+    /// Used bytes in percent, computed as the kubelet does.
     pub used_percent: u64,
-    /// Inodes in all; 0 where the file system makes them as it needs them.
+    /// Total inodes; 0 on file systems with dynamic inodes.
     pub inodes: u64,
-    /// Inodes that can still be made.
+    /// Free inodes.
     pub inodes_free: u64,
-    /// 0 where the file system makes them as it needs them.
+    /// Used inodes in percent; 0 on file systems with dynamic inodes.
     pub inodes_used_percent: u64,
 }
 
-/// A file system before and after.
+/// A file system before and after a collection.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DiskChange {
-    /// The file system before the collection.
+    /// File system before the collection.
     pub before: DiskUsage,
-    /// The file system after the collection. In a plan only the bytes differ: available bytes grow by those that would be freed.
+    /// File system after the collection. In a plan, only the byte counts differ.
     pub after: DiskUsage,
 }
 
-/// The answer to `GET /gc/plan`.
+/// Response of `GET /v1/gc/plan`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CollectPlan {
-    /// Bytes that are to be freed.
+    /// Bytes to free.
     pub wanted_bytes: u64,
     /// Bytes that would be freed.
     pub frees_bytes: u64,
-    /// True if `frees_bytes` is exact.
+    /// True if `freesBytes` is exact.
     pub exact: bool,
-    /// From when on a round collects.
+    /// Disk usage in percent above which collection starts.
     pub high_threshold_percent: i32,
-    /// The image file system now, and as it would be.
+    /// The image file system before and after the collection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk: Option<DiskChange>,
-    /// Every image: those that would go in their order, then the others.
+    /// All images: first those to remove, in order, then the others.
     pub images: Vec<PlannedImage>,
-    /// Bytes that would be missing to the goal.
+    /// Bytes by which the plan misses its goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<MissingSpace>,
 }
 
-/// Why a goal is not reached.
+/// Shortfall of a collection, with the images that were kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MissingSpace {
     /// Bytes.
     pub bytes: u64,
-    /// The images that stay, by why.
+    /// Images that are kept, grouped by reason.
     pub kept: Vec<KeptImages>,
 }
 
-/// Images that stay for the same reason.
+/// Images that are kept for the same reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct KeptImages {
-    /// The word for it.
+    /// Rule that keeps the images.
     pub decision: String,
-    /// Number of images that stay for this reason.
+    /// Number of images.
     pub images: usize,
-    /// Their sizes together, shared layers counted for each.
+    /// Total size; shared layers count for each image.
     pub size_bytes: u64,
 }
 
@@ -165,21 +165,21 @@ impl MissingSpace {
     }
 }
 
-/// The answer to `POST /gc`.
+/// Response of `POST /v1/gc/collect`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CollectReport {
     /// The removed images, in order.
     pub removed: Vec<RemovedImage>,
-    /// Bytes that were to be freed.
+    /// Bytes to free.
     pub wanted_bytes: u64,
     /// Bytes that were freed.
     pub freed_bytes: u64,
-    /// True if `freed_bytes` is exact; otherwise it was measured on the file system.
+    /// True if `freedBytes` is exact; otherwise it was measured on the file system.
     pub exact: bool,
-    /// From when on a round collects.
+    /// Disk usage in percent above which collection starts.
     pub high_threshold_percent: i32,
-    /// Pulled records that went with their images.
+    /// Pulled records removed together with their images.
     pub pruned_records: usize,
     /// The image file system.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -187,17 +187,17 @@ pub struct CollectReport {
     /// The error of the collection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
-    /// Bytes that are missing to the goal.
+    /// Bytes by which the collection missed its goal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<MissingSpace>,
 }
 
-/// The answer to `GET` and `POST /gc/containers`.
+/// Response of `GET` and `POST /v1/gc/containers`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CollectedContainers {
-    /// Of a plan everything that there is, of a collection what went.
+    /// In a plan, all leftovers; after a collection, the removed ones.
     pub items: Vec<Leftover>,
-    /// Errors, a line each.
+    /// Errors, one line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub problems: Vec<String>,
 }
@@ -213,18 +213,18 @@ pub struct Leftover {
     /// Name of the container; empty for everything else.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// `NAMESPACE/NAME` of the pod; empty where it is not known.
+    /// `NAMESPACE/NAME` of the pod; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod: String,
-    /// Uid of the pod; empty where it is not known.
+    /// UID of the pod; empty if unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
-    /// Time of creation, where it is known.
+    /// Creation time, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
-    /// `remove`, or a word for why it stays.
+    /// `remove`, or the rule that keeps it.
     pub decision: String,
-    /// Reason for the decision, for people.
+    /// Human-readable reason for the decision.
     pub why: String,
 }
 
@@ -249,23 +249,23 @@ impl Leftover {
     }
 }
 
-/// A pin, and what it holds.
+/// A pin with the images that it protects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pin {
-    /// Pattern of images, as it was written.
+    /// Pattern of image names, as given.
     pub pattern: String,
-    /// Images on the node that the pattern keeps from collection.
+    /// Images on the node that the pattern protects from collection.
     pub images: Vec<NamedImage>,
     /// Of a pin that was made or taken away: whether it was not there before, or was.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed: bool,
 }
 
-/// An image that a pin holds.
+/// An image protected by a pin.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct NamedImage {
-    /// Id of the image, as the runtime lists it.
+    /// Image ID as reported by the runtime.
     pub id: String,
     /// Names of the image, tags first.
     pub names: Vec<String>,
@@ -280,10 +280,10 @@ impl Pin {
     }
 }
 
-/// The answer to everything about pins.
+/// Response of all routes about pins.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Pins {
-    /// All pins; after a change only those that the request names.
+    /// All pins; in the response to a change, only the pins of the request.
     pub pins: Vec<Pin>,
 }
 

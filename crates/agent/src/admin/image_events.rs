@@ -32,7 +32,7 @@ const EVENTS: &[(&str, SchemaOf)] =
 /// The routes.
 pub(super) const ROUTES: &[Route] = &[Route::get(
     "/images/events",
-    "The images at once, and again whenever there are others. An event `end` says why a stream ends",
+    "Streams the list of images, first immediately and then on changes. A final event `end` has the reason why the stream ends",
     Content::Events(EVENTS),
     || get(events),
 )];

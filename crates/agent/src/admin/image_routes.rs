@@ -23,7 +23,7 @@ use super::table::{Content, Parameter, Route, SchemaOf};
 use super::wire::ApiError;
 use crate::ensure::{EnsuredRow, ImageNeed, image_needs};
 
-/// The answer to `POST /v1/ensure`: as `imagelet ensure -o json`.
+/// Response of `POST /v1/ensure`, as written by `imagelet ensure -o json`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub(super) struct EnsuredImages {
     pub(super) containers: Vec<EnsuredRow>,
@@ -41,8 +41,8 @@ pub(super) const ROUTES: &[Route] = &[
         .with(&[Parameter::query("image", "only the image with this name or id")]),
     Route::change(
         "/images/pull",
-        "Pulls an image. With `Accept: text/event-stream` the answer is its progress, and ends with an event `pulled` or `error`; otherwise \
-         it comes when the pull has ended. A pull ends when nobody waits for it any more",
+        "Pulls an image. With `Accept: text/event-stream`, the response is the progress and ends with an event `pulled` or `error`; \
+         otherwise it is sent when the pull has finished. A pull is cancelled when its last caller disconnects",
         Content::JsonOrEvents(|g| g.subschema_for::<PulledImage>(), PULL_EVENTS),
         || post(pull),
     )
@@ -56,8 +56,8 @@ pub(super) const ROUTES: &[Route] = &[
     .with(&[Parameter::query("image", "a name or an id").required().repeated()]),
     Route::change(
         "/ensure",
-        "Makes the images of pods present, as `imagelet ensure` does. The body is a manifest in YAML or JSON with pods, and secrets for \
-         them. The status is 200 also where an image could not be had: `result` says so",
+        "Ensures that the images of pods are present, as `imagelet ensure` does. The body is a manifest in YAML or JSON with pods and \
+         their secrets. The status is 200 even if an image failed: see `result`",
         Content::Json(|g| g.subschema_for::<EnsuredImages>()),
         || post(ensure),
     )

@@ -28,12 +28,9 @@ pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
         path[verb] = operation;
     }
     for (path, summary) in [
-        ("/healthz", "The process answers"),
-        ("/livez", "The process answers"),
-        (
-            "/readyz",
-            "The image service behind the process answers too, and for `run` the runtime; otherwise 503 and the reason",
-        ),
+        ("/healthz", "The process is alive"),
+        ("/livez", "The process is alive"),
+        ("/readyz", "The image service is ready, and for `run` the runtime; otherwise 503 with the reason"),
         ("/metrics", "Metrics for Prometheus: OpenMetrics for clients that accept it, otherwise the older text format"),
     ] {
         let text = json!({"description": "done", "content": {"text/plain": {"schema": {"type": "string"}}}});
@@ -51,10 +48,10 @@ pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
         "info": {
             "title": "imagelet",
             "version": API_VERSION,
-            "summary": "The API of a process of imagelet that stays, on its admin socket",
+            "summary": "API of an imagelet agent on its admin socket",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "servers": [{"url": "http://imagelet", "description": "over the unix socket of the agent"}],
+        "servers": [{"url": "http://imagelet", "description": "Unix socket of the agent"}],
         "paths": paths,
         "components": {
             "schemas": schemas,
@@ -88,8 +85,8 @@ fn configuration() -> Value {
 fn operation(route: &Route, verb: &str, generator: &mut SchemaGenerator) -> Value {
     let words: Vec<&str> = route.path.split(['/', '.', '{', '}']).filter(|word| !word.is_empty()).collect();
     let may = match route.access {
-        Access::Everyone => "Everyone who reaches the socket may ask this.",
-        Access::Privileged => "For root, the owner of the root directory and members of adminGroup.",
+        Access::Everyone => "Allowed for every client of the socket.",
+        Access::Privileged => "Allowed for root, the owner of the root directory, and members of adminGroup.",
     };
     let mut operation = json!({
         "operationId": format!("{verb}-{}", words.join("-")),

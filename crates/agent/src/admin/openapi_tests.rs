@@ -37,6 +37,63 @@ fn compare(written: &Value, read: &Value, at: &str, into: &mut Vec<String>) {
     }
 }
 
+/// Calls `each` with the place and the text of every description, summary and title.
+fn for_each_text(value: &Value, at: &str, each: &mut impl FnMut(&str, &str)) {
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(n, item)| for_each_text(item, &format!("{at}/{n}"), each))
+        }
+        Value::Object(members) => {
+            for (name, member) in members {
+                let at = format!("{at}/{name}");
+                match member {
+                    Value::String(text) if ["description", "summary", "title"].contains(&name.as_str()) => {
+                        each(&at, text)
+                    }
+                    member => for_each_text(member, &at, each),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Returns the syntax of Rust in a text, which users of HTTP do not know.
+fn rust_syntax(text: &str) -> Option<&str> {
+    let words = ["None", "Some", "Vec", "Option", "Box", "Arc"];
+    let is_code = |part: &&str| {
+        let has_snake_case =
+            part.contains('_') && part.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit());
+        // Metrics are named as Prometheus has them.
+        words.contains(part) || has_snake_case && !part.starts_with("imagelet_")
+    };
+    let parts = text.split(|c: char| !(c.is_alphanumeric() || c == '_'));
+    ["[`", "`]", "::"]
+        .into_iter()
+        .find(|mark| text.contains(mark))
+        .or_else(|| parts.filter(|part| !part.is_empty()).find(is_code))
+}
+
+#[test]
+fn descriptions_have_no_rust_syntax() {
+    for text in
+        ["`None` if absent", "see [`Pull`]", "a `Vec` of layers", "if `freed_bytes` is exact", "`Layer::Fetching`"]
+    {
+        assert!(rust_syntax(text).is_some(), "{text}");
+    }
+    for text in
+        ["Nothing is reported.", "as in the metric `imagelet_pull_failures_total`", "`NAMESPACE/NAME` of the pod"]
+    {
+        assert_eq!(rust_syntax(text), None, "{text}");
+    }
+    let mut count = 0;
+    for_each_text(&super::openapi_document(), "", &mut |at, text| {
+        count += 1;
+        assert_eq!(rust_syntax(text), None, "{at}: {text}");
+    });
+    assert!(count > 300, "{count} texts");
+}
+
 #[test]
 fn a_reader_of_openapi_understands_all_of_the_document() {
     let document = super::openapi_document();

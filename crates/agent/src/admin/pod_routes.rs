@@ -28,27 +28,27 @@ pub(super) const NOBODY: &str = "this process runs no pods; `imagelet run` does"
 pub(super) const ROUTES: &[Route] = &[
     Route::get(
         "/pods",
-        "The pods as a PodList of Kubernetes, with `refused` beside `items`: manifests that were refused. For those who may not \
-         change anything, without what may hold secrets: environments, arguments, annotations, probes",
+        "The pods as a Kubernetes PodList, with refused manifests in `refused`. For callers that may not change state, without fields \
+         that may hold secrets: environments, arguments, annotations, probes",
         Content::Json(|g| g.subschema_for::<PodList>()),
         || get(list),
     ),
     Route::private(
         "/pods/{namespace}/{name}",
-        "A pod, with what its last sync wanted and why",
+        "A pod, with the actions of its last sync and their reasons",
         Content::Json(|g| g.subschema_for::<PodDetail>()),
         || get(one),
     )
     .with(&[Parameter::path("namespace", "the namespace"), Parameter::path("name", "the name of the pod")]),
     Route::private(
         "/events",
-        "Events as an EventList of Kubernetes; `metadata.resourceVersion` is the number for the next request",
+        "Events as a Kubernetes EventList; `metadata.resourceVersion` is the number for the next request",
         Content::Json(|g| g.subschema_for::<EventList>()),
         || get(events),
     )
     .with(&[
         Parameter::query("since", "events after that number").integer(),
-        Parameter::query("wait", "seconds to wait until there is one, at most 60").integer(),
+        Parameter::query("wait", "seconds to wait for an event, at most 60").integer(),
     ]),
     Route::get("/node", "The node and its agent", Content::Json(|g| g.subschema_for::<NodeInfo>()), || get(node)),
 ];

@@ -24,43 +24,43 @@ pub struct PodBoard {
     pub(crate) node: NodeInfo,
 }
 
-/// The node as its agent describes it.
+/// Node information of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NodeInfo {
     /// The name of the node.
     pub node_name: String,
-    /// Where its pods run.
+    /// Endpoint of the container runtime.
     pub runtime_endpoint: String,
-    /// Where their logs are.
+    /// Directory of the pods' logs.
     pub pod_logs: String,
-    /// Process that keeps them.
+    /// Process ID of the agent.
     pub pid: u32,
 }
 
-/// How the sync of a pod goes.
+/// State of a pod's sync.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SyncState {
-    /// Where the pod is on its way.
+    /// State of the pod worker.
     pub state: String,
-    /// The actions of the last sync, in words.
+    /// Actions of the last sync, in words.
     pub actions: String,
     /// The error of the last sync.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// The answer to `GET /v1/pods/{namespace}/{name}`.
+/// Response of `GET /v1/pods/{namespace}/{name}`.
 #[derive(Clone, Debug, Deserialize, JsonSchema)]
 pub struct PodDetail {
-    /// The pod in Kubernetes' shape.
+    /// The pod as a Kubernetes Pod.
     pub pod: Value,
-    /// How its sync goes.
+    /// State of the pod's sync.
     pub sync: SyncState,
 }
 
-/// The answer to `GET /v1/events`: events in Kubernetes' shape.
+/// Response of `GET /v1/events`: a Kubernetes EventList.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EventList {
@@ -68,13 +68,13 @@ pub struct EventList {
     pub api_version: String,
     /// `EventList`.
     pub kind: String,
-    /// `resourceVersion`: the number of the last event.
+    /// List metadata; `resourceVersion` is the number of the last event.
     pub metadata: Value,
-    /// Events of the core group, those that happened last at the end.
+    /// Events, the most recent last.
     pub items: Vec<Value>,
 }
 
-/// The answer to `GET /v1/pods`: pods in Kubernetes' shape, and the manifests that were refused.
+/// Response of `GET /v1/pods`: a Kubernetes PodList, and the refused manifests.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodList {
@@ -84,21 +84,21 @@ pub struct PodList {
     pub kind: String,
     /// Always an empty object.
     pub metadata: Value,
-    /// Pods of the core group with their status; readers without the right to change things get a part of their fields.
+    /// Pods with their status. Callers that may not change state get a part of the fields.
     pub items: Vec<Value>,
-    /// Refused manifests; a pod of an earlier content may run on.
+    /// Refused manifests. A pod of an earlier version of the manifest may keep running.
     pub refused: Vec<RefusedPod>,
 }
 
-/// A manifest that was refused.
+/// A refused manifest.
 #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RefusedPod {
-    /// Path or address of the manifest.
+    /// Path or URL of the manifest.
     pub origin: String,
-    /// `NAMESPACE/NAME` of the pod, where it is known.
+    /// `NAMESPACE/NAME` of the pod, if known.
     pub pod: Option<String>,
-    /// Reason for the refusal; withheld from readers without the right to change things.
+    /// Reason for the refusal; omitted for callers that may not change state.
     pub reason: String,
 }
 

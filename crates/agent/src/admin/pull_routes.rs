@@ -38,20 +38,21 @@ const EVENTS: &[(&str, SchemaOf)] =
 pub(super) const ROUTES: &[Route] = &[
     Route::get(
         "/pulls",
-        "The pulls that run or wait, and the last hundred that ended",
+        "Running and queued pulls, and the last hundred finished ones",
         Content::Json(|g| g.subschema_for::<Pulls>()),
         || get(pulls),
     ),
     Route::get(
         "/pulls/events",
-        "The state of all pulls at once, and again while it changes. The id of an event is the number of the last pull that ended: a \
-         reader that comes back sends it as Last-Event-ID and hears of the ends that it missed. An event `end` says why a stream ends",
+        "Streams the state of all pulls, first immediately and then on changes. The id of an event is the number of the last finished \
+         pull; a reader that reconnects with it as Last-Event-ID receives the pulls that finished meanwhile. A final event `end` has \
+         the reason why the stream ends",
         Content::Events(EVENTS),
         || get(events),
     )
     .with(&[
         Parameter::query("interval", "milliseconds between two events, from 100 to 60000; 500 if it is not given").integer(),
-        Parameter::query("since", "the number of the last pull whose end is known, as Last-Event-ID").integer(),
+        Parameter::query("since", "number of the last finished pull that the reader knows, as Last-Event-ID").integer(),
     ]),
 ];
 

@@ -4,24 +4,24 @@ use image_manager::{EndedPull, PullInFlight};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The answer to `GET /v1/pulls`.
+/// Response of `GET /v1/pulls`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Pulls {
-    /// The pulls that run or wait, in the order in which they were first wanted.
+    /// Running and queued pulls, in the order of their first request.
     pub pulls: Vec<PullInFlight>,
-    /// The last pulls that ended, oldest first; in an event, those that ended since the event before.
+    /// Recently finished pulls, oldest first; in an event stream, the pulls that finished since the previous event.
     pub ended: Vec<EndedPull>,
-    /// Ends that a reader missed because it was too slow or away for too long.
+    /// Number of finished pulls that are no longer available to a reader that was too slow or disconnected for too long.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub missed: u64,
 }
 
-/// The last event of a stream that the agent ends.
+/// Final event of a stream that the agent closes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct StreamEnd {
-    /// Why, one line.
+    /// Reason in one line.
     pub reason: String,
 }
 

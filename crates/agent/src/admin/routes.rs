@@ -39,18 +39,18 @@ const ROUTES: &[Route] = &[
     }),
     Route::get(
         "/backoff",
-        "Images of pods that are not pulled for some time, because pulls failed",
+        "Images in back-off after failed pulls",
         Content::Json(|g| g.subschema_for::<BackoffList>()),
         || get(list),
     ),
     Route::change(
         "/backoff/reset",
-        "Forgets back-off; exactly one parameter",
+        "Resets back-off; exactly one parameter",
         Content::Json(|g| g.subschema_for::<ResetCount>()),
         || post(reset),
     )
     .with(&[
-        Parameter::query("all", "`true`: all of it"),
+        Parameter::query("all", "`true`: all entries"),
         Parameter::query("image", "of this image"),
         Parameter::query("pod", "of this pod, NAMESPACE/NAME"),
         Parameter::query("uid", "of the pod with this uid"),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub const API_VERSION: &str = "1.0";
 /// The header with the version of the API, in answers always, in requests if the client needs at least that one.
 pub const VERSION_HEADER: HeaderName = HeaderName::from_static("imagelet-api-version");
-/// The answer to `GET /v1/version`.
+/// Response of `GET /v1/version`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentVersion {
@@ -19,23 +19,23 @@ pub struct AgentVersion {
     pub api_version: String,
     /// Id of the process.
     pub pid: u32,
-    /// True if this caller may change things.
+    /// True if this caller may use the routes that change state.
     pub may_change: bool,
 }
 
-/// An error as every route of the API answers it.
+/// Error response of every route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApiError {
-    /// The kind of the error, as gRPC names it: `NotFound`, `InvalidArgument`, `PermissionDenied`, `Unavailable`, …
+    /// gRPC status code of the error: `NotFound`, `InvalidArgument`, `PermissionDenied`, `Unavailable`, …
     pub code: String,
-    /// Message for people, a single line.
+    /// Human-readable message in one line.
     pub message: String,
-    /// The reason that a container would have: `ErrImagePull`, `ImagePullBackOff`, …
+    /// Waiting reason of a container that fails with this error: `ErrImagePull`, `ImagePullBackOff`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// The answer of a route that has nothing to say but that it is done.
+/// Empty response of a route that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Done {}

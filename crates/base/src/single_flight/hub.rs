@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_subscriber_gets_the_present_state() {
+    fn late_subscriber_gets_the_current_state() {
         let hub = Hub::<Last>::default();
         let (early, early_seen) = recorder();
         let _early = hub.subscribe(early);
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_panics_gets_no_more_and_harms_no_other() {
+    fn panicking_sink_is_dropped_and_other_sinks_continue() {
         let hub = Hub::<Last>::default();
         let calls = Arc::new(Mutex::new(0));
         let count = Arc::clone(&calls);

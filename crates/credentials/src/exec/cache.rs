@@ -25,18 +25,18 @@ pub(super) struct Key(Vec<u8>);
 /// A text that is longer than a key can hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a text of {0} bytes is longer than a cache key can hold")]
-pub(super) struct TooLong(usize);
+pub(super) struct KeyTooLong(usize);
 
 impl Key {
-    fn add(mut self, text: &[u8]) -> Result<Self, TooLong> {
-        let length = u16::try_from(text.len()).map_err(|_| TooLong(text.len()))?;
+    fn add(mut self, text: &[u8]) -> Result<Self, KeyTooLong> {
+        let length = u16::try_from(text.len()).map_err(|_| KeyTooLong(text.len()))?;
         self.0.extend_from_slice(&length.to_be_bytes());
         self.0.extend_from_slice(text);
         Ok(self)
     }
 
-    fn add_all(mut self, annotations: &BTreeMap<String, String>) -> Result<Self, TooLong> {
-        let count = u32::try_from(annotations.len()).map_err(|_| TooLong(annotations.len()))?;
+    fn add_all(mut self, annotations: &BTreeMap<String, String>) -> Result<Self, KeyTooLong> {
+        let count = u32::try_from(annotations.len()).map_err(|_| KeyTooLong(annotations.len()))?;
         self.0.extend_from_slice(&count.to_be_bytes());
         for (name, value) in annotations {
             self = self.add(name.as_bytes())?.add(value.as_bytes())?;
@@ -62,7 +62,7 @@ pub(super) struct AccountKey<'a> {
 }
 
 /// The key of a service account.
-pub(super) fn account_key(account: &AccountKey<'_>) -> Result<Key, TooLong> {
+pub(super) fn account_key(account: &AccountKey<'_>) -> Result<Key, KeyTooLong> {
     let mut key = Key::default()
         .add(account.namespace.as_bytes())?
         .add(account.name.as_bytes())?
@@ -75,13 +75,13 @@ pub(super) fn account_key(account: &AccountKey<'_>) -> Result<Key, TooLong> {
 }
 
 /// The key of an answer: an image, a registry or [`GLOBAL`], and a service account (or an empty key).
-pub(super) fn answer_key(base: &str, account: &Key) -> Result<Key, TooLong> {
+pub(super) fn answer_key(base: &str, account: &Key) -> Result<Key, KeyTooLong> {
     Key::default().add(base.as_bytes())?.add(&account.0)
 }
 
 /// The key under which a run is shared by all that want the same at once. (The kubelet's has the annotations instead of
 /// the account's key, which holds them.)
-pub(super) fn flight_key(image: &str, token_hash: &str, account: &Key) -> Result<Key, TooLong> {
+pub(super) fn flight_key(image: &str, token_hash: &str, account: &Key) -> Result<Key, KeyTooLong> {
     Key::default().add(image.as_bytes())?.add(token_hash.as_bytes())?.add(&account.0)
 }
 
@@ -114,7 +114,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// The answer for an image: one for just this image first, then one for its registry, then one for all.
-    pub(super) fn get(&self, image: &str, account: &Key, now: Instant) -> Result<Option<T>, TooLong> {
+    pub(super) fn get(&self, image: &str, account: &Key, now: Instant) -> Result<Option<T>, KeyTooLong> {
         let keys = [image, registry(image), GLOBAL].map(|base| answer_key(base, account));
         let mut state = self.state();
         if now.saturating_duration_since(state.purged) > PURGE_INTERVAL {

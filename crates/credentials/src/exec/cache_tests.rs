@@ -171,7 +171,7 @@ fn flight_keys() {
 }
 
 #[test]
-fn a_text_that_is_too_long_for_a_key() {
+fn overlong_key_text_is_refused() {
     let long = "x".repeat(1 << 16);
     let error = answer_key(&long, &Key::default()).expect_err("too long");
     assert_eq!(error.to_string(), "a text of 65536 bytes is longer than a cache key can hold");
@@ -231,7 +231,7 @@ async fn answers_expire() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_moment_counts_and_the_nearest_answer_first() {
+async fn cache_honours_expiry_and_prefers_the_most_specific_answer() {
     let now = Instant::now();
     let none = Key::default();
     let cache = Cache::new(now);
@@ -253,7 +253,7 @@ async fn the_last_moment_counts_and_the_nearest_answer_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_does_not_grow_without_end() {
+async fn cache_is_bounded() {
     let now = Instant::now();
     let none = Key::default();
     let cache = Cache::new(now);

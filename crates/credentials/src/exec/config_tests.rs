@@ -323,7 +323,7 @@ fn the_hash_of_the_files() {
 }
 
 #[test]
-fn what_cannot_be_read() {
+fn unreadable_configurations_are_refused() {
     let directory = tempfile::tempdir().expect("a directory");
     assert_eq!(read(Path::new(""), &yaml()).expect_err("empty"), "credential provider config path is empty");
     let missing = directory.path().join("missing");

@@ -58,7 +58,7 @@ fn durations() {
 // upstream: plugin/TestKubeletCredentialProviderConfigInfo
 // upstream: plugin/TestCredentialProviderConfigInfoWithDifferentHashes
 #[test]
-fn the_configuration_in_force() {
+fn effective_configuration_is_reported() {
     let text = [Metrics::new("sha256:config1"), Metrics::new("sha256:config2")].map(|m| text(&m))[1].clone();
     has(&text, "# TYPE kubelet_credential_provider_config_info gauge");
     has(&text, "kubelet_credential_provider_config_info{hash=\"sha256:config2\"} 1");

@@ -83,10 +83,10 @@ impl Providers {
             _ => format!("error inspecting binary directory {shown}: {error}"),
         })?;
         let (config, hash) = config::read(config, &options.yaml)?;
-        let complaints = validate::validate(&config, options.service_account_tokens);
-        if !complaints.is_empty() {
-            let complaints = validate::in_one_line(&complaints);
-            return Err(format!("failed to validate credential provider config: {complaints}"));
+        let problems = validate::validate(&config, options.service_account_tokens);
+        if !problems.is_empty() {
+            let problems = validate::in_one_line(&problems);
+            return Err(format!("failed to validate credential provider config: {problems}"));
         }
         let metrics = Metrics::new(&hash);
         let providers = config

@@ -5,12 +5,12 @@ use std::fs;
 use futures::future::join_all;
 use serde_json::json;
 
-use super::test_support::{Bench, answer, pod};
+use super::test_support::{ProviderFixture, answer, pod};
 use super::*;
 
 #[test]
-fn what_does_not_load() {
-    let mut bench = Bench::new();
+fn invalid_configurations_do_not_load() {
+    let mut bench = ProviderFixture::new();
     bench.answering("p", &["r.example"], &answer("Image", None, "r.example"));
     bench.load();
     let config = bench.path().join("config");
@@ -31,15 +31,15 @@ fn what_does_not_load() {
 }
 
 #[test]
-fn a_configuration_that_makes_no_sense() {
-    let mut bench = Bench::new();
+fn invalid_configurations_are_refused() {
+    let mut bench = ProviderFixture::new();
     bench.add("p", &["r.example"], "")["defaultCacheDuration"] = json!("-1s");
     assert_eq!(
         bench.try_load().expect_err("refused").to_string(),
         "failed to validate credential provider config: providers.defaultCacheDuration: Invalid value: -1s: \
          defaultCacheDuration must be greater than or equal to 0"
     );
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     bench.add("p", &["r.example"], "")["tokenAttributes"] =
         json!({"serviceAccountTokenAudience": "a", "cacheType": "Token", "requireServiceAccount": true});
     bench.options.service_account_tokens = false;
@@ -50,7 +50,7 @@ fn a_configuration_that_makes_no_sense() {
 // upstream: plugin/TestRegisterCredentialProviderPlugin/duplicate registration should panic
 #[test]
 fn registration() {
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     bench.answering("test-provider", &["r.example"], &answer("Image", None, "r.example"));
     assert_eq!(format!("{:?}", bench.load()), "Providers([\"test-provider\"])");
     bench.answering("test-provider", &["s.example"], &answer("Image", None, "s.example"));
@@ -66,12 +66,16 @@ fn registration() {
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate disabled - pod information should be empty
 // upstream: plugin/TestNewExternalCredentialProviderDockerKeyring/feature gate enabled - pod information should be set
 #[tokio::test]
-async fn what_a_provider_is_told_of_the_pod() {
+async fn provider_request_describes_the_pod() {
     // There is no such thing as a configuration without providers.
     assert!(
-        Bench::new().try_load().expect_err("refused").to_string().ends_with("at least 1 item in plugins is required")
+        ProviderFixture::new()
+            .try_load()
+            .expect_err("refused")
+            .to_string()
+            .ends_with("at least 1 item in plugins is required")
     );
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     for name in ["enabled-provider-1", "enabled-provider-2"] {
         bench.answering(name, &["*.example"], &answer("Image", None, "*.example"));
     }
@@ -121,7 +125,7 @@ async fn lookups() {
         ),
     ];
     for (name, entries, want) in cases {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         for (provider, pattern, with_token, instead) in &entries {
             let good = answer("Image", None, pattern);
             let entry = bench.answering(provider, &[pattern], instead.unwrap_or(&good));
@@ -140,7 +144,7 @@ async fn lookups() {
 // upstream: plugin/TestExternalCredentialProviderKeyringLookupConcurrency
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn fifty_lookups_at_once() {
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     bench.answering("p", &["test.registry.io"], &answer("Registry", None, "test.registry.io"));
     let providers = bench.load();
     let tracker = tokio_util::task::TaskTracker::new();
@@ -164,8 +168,8 @@ async fn fifty_lookups_at_once() {
 
 /// A provider that fails does not affect the others.
 #[tokio::test]
-async fn the_order_is_the_configurations_and_a_failure_is_a_note() {
-    let mut bench = Bench::new();
+async fn providers_run_in_configured_order_and_failures_are_noted() {
+    let mut bench = ProviderFixture::new();
     bench.answering(
         "slow",
         &["r.example"],
@@ -245,7 +249,7 @@ fn environments() {
 /// Arguments and environment reach the program, the later value holds.
 #[tokio::test]
 async fn arguments_and_environment() {
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     let entry = bench.add("p", &["r.example"], "echo \"$VALUE $*\" >\"$DIR/seen\"");
     entry["args"] = json!(["get-credentials", "--v=5", "two words"]);
     entry["env"] = json!([{"name": "VALUE", "value": "configured"}]);
@@ -257,7 +261,7 @@ async fn arguments_and_environment() {
 
 #[test]
 fn debug_shows_no_environment() {
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     bench.options.environment.push(("A".into(), "swordfish".into()));
     let entry = bench.add("p", &["r.example"], "");
     entry["env"] = json!([{"name": "B", "value": "swordfish"}]);
@@ -269,7 +273,7 @@ fn debug_shows_no_environment() {
 /// The keyring narrows what providers answer to the image, most specific first, and passes their notes on.
 #[tokio::test]
 async fn providers_in_a_keyring() {
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     let mut wide = answer("Image", None, "r.example");
     wide["auth"] = json!({
         "r.example": {"username": "wide", "password": "1"},

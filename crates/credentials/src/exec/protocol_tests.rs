@@ -40,7 +40,7 @@ fn requests() {
 
 /// The token must not be left behind in memory that a growing buffer gave back.
 #[test]
-fn a_request_never_grows_its_buffer() {
+fn request_buffer_is_not_reallocated() {
     let wild: String = "\u{1}\"\\\u{7f}é".repeat(200);
     let annotations = BTreeMap::from([(wild.clone(), wild.clone()), (String::new(), String::new())]);
     let token = Secret::new(wild.clone());
@@ -90,7 +90,7 @@ fn responses() {
 }
 
 #[test]
-fn what_is_left_out() {
+fn omitted_fields_are_defaults() {
     let head = format!(r#""kind":"CredentialProviderResponse","apiVersion":"{}""#, api("v1"));
     let read = |rest: &str| response(format!("{{{head}{rest}}}").as_bytes(), &api("v1")).expect("read");
     for rest in ["", r#","cacheDuration":null,"auth":null,"cacheKeyType":null"#, r#","auth":{}"#] {
@@ -151,7 +151,7 @@ fn garbage_is_refused_and_not_quoted() {
 }
 
 #[test]
-fn passwords_are_found_in_what_is_not_quite_right() {
+fn passwords_are_found_in_malformed_responses() {
     let found = |text: &str| passwords(text.as_bytes()).iter().map(|s| s.expose().to_owned()).collect::<Vec<_>>();
     assert_eq!(found(&good("v7").replace("cacheKeyType", "unknown")), ["password"]);
     assert!(found("swordfish").is_empty());

@@ -23,7 +23,7 @@ use super::options::{Clock, TokenSource};
 use super::protocol::{self, CacheKeyType, Request, Response};
 use super::provided::ProvidedEntry;
 use crate::pattern::{PathMatch, Pattern};
-use crate::process::{self, Ran, Run, RunError};
+use crate::process::{self, ProcessOutput, ProcessSpec, RunError};
 use crate::{NodeSource, Requester, ServiceAccount, ServiceAccountCoordinates, Source};
 
 /// Credentials of one answer, by pattern of images.
@@ -87,7 +87,7 @@ impl Account<'_> {
 }
 
 /// Use of a provider for one look-up.
-enum Asked<'a> {
+enum ProviderUse<'a> {
     /// The provider is not for this image, or not for this pod.
     No,
     /// The answer does not depend on a service account.
@@ -97,7 +97,7 @@ enum Asked<'a> {
 }
 
 /// Purpose of a run.
-struct Question {
+struct ProviderQuery {
     image: String,
     token: Secret,
     annotations: BTreeMap<String, String>,
@@ -124,12 +124,14 @@ impl Provider {
         requester: &Requester,
     ) -> Result<Vec<ProvidedEntry>, String> {
         let account = match self.asked(image, requester) {
-            Asked::No => return Ok(Vec::new()),
-            Asked::WithoutAccount => None,
-            Asked::For(account, token_use) => match self.annotated(self.read_account(account).await?, token_use) {
-                None => return Ok(Vec::new()),
-                account => account,
-            },
+            ProviderUse::No => return Ok(Vec::new()),
+            ProviderUse::WithoutAccount => None,
+            ProviderUse::For(account, token_use) => {
+                match self.annotated(self.read_account(account).await?, token_use) {
+                    None => return Ok(Vec::new()),
+                    account => account,
+                }
+            }
         };
         let account = account.as_ref();
         if let Some(answer) = self.without_token(image, account)? {
@@ -150,7 +152,7 @@ impl Provider {
             return Ok(self.entries(&answer, account));
         }
 
-        let question = Question {
+        let question = ProviderQuery {
             image: image.to_owned(),
             annotations: account.map(|a| a.annotations.clone()).unwrap_or_default(),
             may_echo: account.is_none_or(|a| a.token_use.per_token),
@@ -166,11 +168,11 @@ impl Provider {
     /// Returns the cached answer.
     pub(super) fn peek(&self, image: &str, requester: &Requester) -> CachedAnswer {
         let account = match self.asked(image, requester) {
-            Asked::No => return CachedAnswer::NotAsked,
-            Asked::WithoutAccount => None,
+            ProviderUse::No => return CachedAnswer::NotAsked,
+            ProviderUse::WithoutAccount => None,
             // The API server would have to be asked for its annotations.
-            Asked::For(account, _) if account.origin.vouches() => return CachedAnswer::Unknown,
-            Asked::For(account, token_use) => match self.annotated(Cow::Borrowed(account), token_use) {
+            ProviderUse::For(account, _) if account.origin.vouches() => return CachedAnswer::Unknown,
+            ProviderUse::For(account, token_use) => match self.annotated(Cow::Borrowed(account), token_use) {
                 None => return CachedAnswer::NotAsked,
                 account => account,
             },
@@ -182,19 +184,19 @@ impl Provider {
     }
 
     /// Decides whether a look-up of `image` asks the provider, and for which service account.
-    fn asked<'a>(&'a self, image: &str, requester: &'a Requester) -> Asked<'a> {
+    fn asked<'a>(&'a self, image: &str, requester: &'a Requester) -> ProviderUse<'a> {
         if !self.patterns.iter().any(|pattern| pattern.matches(image, self.path_match)) {
-            return Asked::No;
+            return ProviderUse::No;
         }
-        let Some(token_use) = &self.token_use else { return Asked::WithoutAccount };
+        let Some(token_use) = &self.token_use else { return ProviderUse::WithoutAccount };
         let Some(account) = requester.service_account.as_ref().filter(|account| !account.name.is_empty()) else {
             if token_use.account_required {
                 debug!(provider = self.name, pod = requester.name, "not asked: the pod has no service account");
-                return Asked::No;
+                return ProviderUse::No;
             }
-            return Asked::WithoutAccount;
+            return ProviderUse::WithoutAccount;
         };
-        Asked::For(account, token_use)
+        ProviderUse::For(account, token_use)
     }
 
     /// The account with its uid and annotations: a manifest has them, those of an API server are read there.
@@ -242,7 +244,7 @@ impl Provider {
     }
 
     /// Waits for the run that is under way for this key, or for a new one.
-    async fn shared_run(self: &Arc<Self>, key: &Key, question: Question) -> RunResult {
+    async fn shared_run(self: &Arc<Self>, key: &Key, question: ProviderQuery) -> RunResult {
         let (mut ticket, flight) = self.flights.join(key, (), CancellationToken::new);
         if let Some(flight) = flight {
             let (this, left) = (Arc::clone(self), flight.shared().clone());
@@ -259,7 +261,7 @@ impl Provider {
         ticket.wait().await.unwrap_or_else(panicked)
     }
 
-    async fn run(&self, question: &Question) -> RunResult {
+    async fn run(&self, question: &ProviderQuery) -> RunResult {
         // A run that ended after this caller missed the cache has left its answer there.
         if let Ok(Some(answer)) = self.cache.get(&question.image, &question.account_key, (self.clock)()) {
             return Ok(answer);
@@ -267,14 +269,14 @@ impl Provider {
         self.ask(question).await.map_err(Arc::from)
     }
 
-    async fn ask(&self, question: &Question) -> Result<ProvidedAuths, String> {
-        let Question { image, token, annotations, .. } = question;
+    async fn ask(&self, question: &ProviderQuery) -> Result<ProvidedAuths, String> {
+        let ProviderQuery { image, token, annotations, .. } = question;
         debug!(provider = self.name, image, "asking a credential provider");
         let input = protocol::request(&Request { image, token, annotations }, &self.api_version);
         let mut secrets: Vec<&str> = self.hidden.iter().map(Secret::expose).collect();
         secrets.push(token.expose());
         let begun = (self.clock)();
-        let result = process::run(&Run {
+        let result = process::run(&ProcessSpec {
             program: &self.program,
             arguments: &self.arguments,
             environment: &self.environment,
@@ -291,7 +293,7 @@ impl Provider {
         answer
     }
 
-    fn read(&self, result: Result<Ran, RunError>, image: &str) -> Result<Response, String> {
+    fn read(&self, result: Result<ProcessOutput, RunError>, image: &str) -> Result<Response, String> {
         let failed =
             |cause: &str| format!("error execing credential provider plugin {} for image {image}: {cause}", self.name);
         let ran = result.map_err(|e| failed(&e.to_string()))?;
@@ -305,8 +307,8 @@ impl Provider {
     }
 
     /// Checks an answer, and keeps it for as long as it says.
-    fn accept(&self, response: &Response, question: &Question) -> Result<ProvidedAuths, String> {
-        let Question { image, token, may_echo, account_key, .. } = question;
+    fn accept(&self, response: &Response, question: &ProviderQuery) -> Result<ProvidedAuths, String> {
+        let ProviderQuery { image, token, may_echo, account_key, .. } = question;
         if !may_echo && !token.is_empty() && response.auth.values().any(|(_, password)| password == token) {
             return Err(self.line(&format!(
                 "it returned the service account token as the password for image {image:?}, which is not allowed when \

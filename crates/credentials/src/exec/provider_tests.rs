@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use futures::future::{join, join_all};
 use serde_json::{Value, json};
 
-use super::super::test_support::{Bench, Tokens, WAIT, answer, pod};
+use super::super::test_support::{ProviderFixture, Tokens, WAIT, answer, pod};
 use super::super::{Provided, Providers};
 use super::*;
 use crate::Origin;
@@ -71,7 +71,7 @@ async fn images_that_match() {
         ),
     ];
     for (name, kind, pattern, image) in cases {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         bench.answering("p", &[pattern], &answer(kind, None, pattern));
         let providers = bench.load();
         let want = [format!("{pattern} user:password from credential provider p")];
@@ -172,7 +172,7 @@ async fn service_accounts() {
         },
     ];
     for case in cases {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         bench.answering("p", &["test.registry.io"], &case.answer)["tokenAttributes"] = case.attributes;
         let tokens = Tokens::of(&[case.token]);
         bench.options.tokens = Some(Arc::clone(&tokens) as Arc<dyn TokenSource>);
@@ -192,7 +192,7 @@ async fn service_accounts() {
 // upstream: plugin/TestRequiredAnnotationNotFoundErr/required annotation not found
 // upstream: plugin/TestRequiredAnnotationNotFoundErr/other error
 #[test]
-fn the_annotations_that_are_wanted() {
+fn requested_annotations_are_sent() {
     let wanted = TokenUse {
         audience: String::new(),
         per_token: false,
@@ -207,9 +207,9 @@ fn the_annotations_that_are_wanted() {
 }
 
 #[tokio::test]
-async fn tokens_are_not_asked_for_while_an_answer_for_the_account_holds() {
+async fn no_token_is_requested_while_a_cached_answer_is_valid() {
     for (cache_type, asked) in [("ServiceAccount", 1), ("Token", 2)] {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         let entry = bench.answering("p", &["r.example"], &answer("Registry", None, "r.example"));
         entry["tokenAttributes"] = attributes(cache_type, true, &[]);
         let tokens = Tokens::of(&[Ok("one"), Ok("two")][..asked]);
@@ -228,8 +228,8 @@ async fn tokens_are_not_asked_for_while_an_answer_for_the_account_holds() {
 }
 
 #[tokio::test]
-async fn an_account_of_an_api_server_is_read_there() {
-    let mut bench = Bench::new();
+async fn service_account_is_read_from_the_api_server() {
+    let mut bench = ProviderFixture::new();
     let entry = bench.answering("p", &["r.example"], &answer("Registry", None, "r.example"));
     entry["tokenAttributes"] = attributes("ServiceAccount", true, &["domain.io/annotation"]);
     let tokens = Tokens::of(&[Ok("one"), Ok("two")]);
@@ -268,8 +268,8 @@ async fn an_account_of_an_api_server_is_read_there() {
 }
 
 #[tokio::test]
-async fn without_anything_that_makes_tokens() {
-    let mut bench = Bench::new();
+async fn token_attributes_without_a_token_source_are_refused() {
+    let mut bench = ProviderFixture::new();
     let entry = bench.answering("p", &["r.example"], &answer("Registry", None, "r.example"));
     entry["tokenAttributes"] = attributes("Token", false, &[]);
     let providers = bench.load();
@@ -280,7 +280,7 @@ async fn without_anything_that_makes_tokens() {
 }
 
 #[tokio::test]
-async fn how_long_an_answer_holds() {
+async fn answers_are_cached_for_their_duration() {
     // (what the answer says, the default, how much later it is asked again, runs by then)
     let cases = [
         ("upstream: plugin/Test_NoCacheResponse/", Some("0"), "10m", 0, 2),
@@ -293,7 +293,7 @@ async fn how_long_an_answer_holds() {
         ("a duration below nothing", Some("-1m"), "10m", 0, 2),
     ];
     for (name, duration, default, later, runs) in cases {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         let entry = bench.answering("p", &["*.registry.io"], &answer("Global", duration, "*.registry.io"));
         entry["defaultCacheDuration"] = json!(default);
         let providers = bench.load();
@@ -307,10 +307,10 @@ async fn how_long_an_answer_holds() {
 }
 
 #[tokio::test]
-async fn for_what_an_answer_may_be_used_again() {
+async fn cached_answers_apply_to_their_key() {
     // (kind, runs after another image of the registry, and after one of another registry)
     for (kind, same, other) in [("Image", 2, 3), ("Registry", 1, 2), ("Global", 1, 1)] {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         bench.answering("p", &["*.example", "r.example:5000"], &answer(kind, None, "*.example"));
         let providers = bench.load();
         for (image, runs) in [("r.example/a", 1), ("r.example/a", 1), ("r.example/b", same), ("s.example/a", other)] {
@@ -327,7 +327,7 @@ async fn for_what_an_answer_may_be_used_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn many_registries_at_once() {
     let registries = ["test1.registry.io", "test2.registry.io", "test3.registry.io", "test4.registry.io"];
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     bench.answering("p", &registries, &answer("Registry", Some("1m"), "test.registry.io"));
     let providers = bench.load();
     let asked = registries.iter().flat_map(|registry| {
@@ -344,14 +344,14 @@ async fn many_registries_at_once() {
 }
 
 /// A provider that waits until the test says go.
-fn waiting() -> Bench {
-    let mut bench = Bench::new();
+fn waiting() -> ProviderFixture {
+    let mut bench = ProviderFixture::new();
     let answer = answer("Image", None, "r.example");
     bench.add("p", &["r.example"], &format!("{WAIT}\ncat <<'END'\n{answer}\nEND"));
     bench
 }
 
-async fn five_at_once(bench: &Bench, providers: &Providers, runs: usize) {
+async fn five_at_once(bench: &ProviderFixture, providers: &Providers, runs: usize) {
     let requester = pod(&[]);
     // All five have asked before the scripts go on: they are polled in one go.
     let five = join_all((0..5).map(|_| providers.provide("r.example/a", &requester)));
@@ -369,13 +369,13 @@ async fn five_at_once(bench: &Bench, providers: &Providers, runs: usize) {
 
 // upstream: plugin/TestSingleflightProvide
 #[tokio::test]
-async fn callers_at_the_same_time_share_a_run() {
+async fn concurrent_callers_share_one_run() {
     let bench = waiting();
     five_at_once(&bench, &bench.load(), 1).await;
 
     // With one token for all, and with one for each.
     for (tokens, runs) in [(["same"; 5], 1), (["a", "b", "c", "d", "e"], 5)] {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         let answer = answer("Image", None, "r.example");
         // Each run has a request of its own to read.
         let entry = bench.add("p", &["r.example"], &format!("{WAIT}\ncat <<'END'\n{answer}\nEND"));
@@ -386,7 +386,7 @@ async fn callers_at_the_same_time_share_a_run() {
 }
 
 #[tokio::test]
-async fn a_shared_run_outlives_its_first_caller() {
+async fn shared_run_outlives_its_first_caller() {
     let bench = waiting();
     let providers = bench.load();
     let requester = Requester::default();
@@ -404,7 +404,7 @@ async fn a_shared_run_outlives_its_first_caller() {
 }
 
 #[tokio::test]
-async fn a_run_that_nobody_waits_for_ends() {
+async fn run_without_waiters_is_cancelled() {
     let bench = waiting();
     let providers = bench.load();
     let requester = Requester::default();
@@ -425,8 +425,8 @@ async fn a_run_that_nobody_waits_for_ends() {
 }
 
 #[tokio::test]
-async fn a_failure_is_everybodys_and_is_not_kept() {
-    let mut bench = Bench::new();
+async fn failure_is_shared_and_not_cached() {
+    let mut bench = ProviderFixture::new();
     bench.add("p", &["r.example"], &format!("{WAIT}\nexit 3"));
     let providers = bench.load();
     let requester = Requester::default();
@@ -496,7 +496,7 @@ async fn failures_name_the_provider_and_quote_no_answer() {
         ),
     ];
     for (name, body, want) in cases {
-        let mut bench = Bench::new();
+        let mut bench = ProviderFixture::new();
         bench.add("p", &["r.example"], &body)["env"] = json!([{"name": "KEEP_SECRET", "value": "swordfish"}]);
         let provided = bench.load().provide(image, &Requester::default()).await;
         assert_eq!(words(&provided), [format!("note: {want}")], "{name}");
@@ -504,8 +504,8 @@ async fn failures_name_the_provider_and_quote_no_answer() {
 }
 
 #[tokio::test]
-async fn a_huge_complaint_is_one_short_line() {
-    let mut bench = Bench::new();
+async fn long_stderr_becomes_one_short_line() {
+    let mut bench = ProviderFixture::new();
     bench.add(
         "p",
         &["r.example"],
@@ -518,12 +518,13 @@ async fn a_huge_complaint_is_one_short_line() {
 }
 
 #[tokio::test]
-async fn one_that_hangs() {
-    let mut bench = Bench::new();
+async fn hanging_provider_is_killed() {
+    let mut bench = ProviderFixture::new();
     bench.add("p", &["r.example"], "sleep 1000 & echo $! >\"$DIR/child\"; wait");
     bench.options.timeout = Duration::from_secs(2);
     let provided = bench.load().provide("r.example/a", &Requester::default()).await;
-    let want = "note: error execing credential provider plugin p for image r.example/a: gave no answer within 2s and was killed";
+    let want =
+        "note: error execing credential provider plugin p for image r.example/a: timed out after 2s and was killed";
     assert_eq!(words(&provided), [want]);
     let child = std::fs::read_to_string(bench.path().join("child")).expect("written");
     let child: i32 = child.trim().parse().expect("a number");
@@ -531,8 +532,8 @@ async fn one_that_hangs() {
 }
 
 #[tokio::test]
-async fn one_that_does_not_read_its_request() {
-    let mut bench = Bench::new();
+async fn provider_that_ignores_its_request_succeeds() {
+    let mut bench = ProviderFixture::new();
     let good = answer("Image", None, "r.example");
     bench.answering("p", &["r.example"], &good)["tokenAttributes"] = attributes("Token", true, &[]);
     bench.replace("p", &format!("exec 0<&-; cat <<'END'\n{good}\nEND"));
@@ -544,8 +545,8 @@ async fn one_that_does_not_read_its_request() {
 }
 
 #[tokio::test]
-async fn annotations_that_no_cache_key_can_hold() {
-    let mut bench = Bench::new();
+async fn overlong_annotations_are_refused() {
+    let mut bench = ProviderFixture::new();
     bench.answering("p", &["r.example"], &answer("Image", None, "r.example"))["tokenAttributes"] =
         attributes("ServiceAccount", true, &["big"]);
     bench.options.tokens = Some(Tokens::of(&[Ok("token")]));
@@ -562,7 +563,7 @@ async fn annotations_that_no_cache_key_can_hold() {
 /// The metrics show the time between the readings of the clock before and after a run.
 #[tokio::test]
 async fn runs_and_failures_are_counted() {
-    let mut bench = Bench::new();
+    let mut bench = ProviderFixture::new();
     bench.add("p", &["r.example"], "exit 1");
     bench.answering("q", &["r.example"], &answer("Image", None, "r.example"));
     let calls = Arc::new(AtomicUsize::new(0));

@@ -69,14 +69,14 @@ impl TokenSource for Tokens {
 }
 
 /// A directory with providers.
-pub(super) struct Bench {
+pub(super) struct ProviderFixture {
     pub(super) directory: tempfile::TempDir,
     providers: Vec<Value>,
     now: Arc<Mutex<Instant>>,
     pub(super) options: ExecOptions,
 }
 
-impl Bench {
+impl ProviderFixture {
     pub(super) fn new() -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let now = Arc::new(Mutex::new(Instant::now()));

@@ -17,7 +17,7 @@ const WITH_TOKENS: &str = API_VERSIONS[0];
 /// A credential for all pods of a service account, or for each token.
 pub(super) const CACHE_TYPES: [&str; 2] = ["ServiceAccount", "Token"];
 
-/// Every complaint. `tokens` says that providers may use service account tokens at all.
+/// Every problem. `tokens` says that providers may use service account tokens at all.
 pub(super) fn validate(config: &[ProviderConfig], tokens: bool) -> Vec<String> {
     let mut found = Vec::new();
     if config.is_empty() {
@@ -55,12 +55,12 @@ pub(super) fn validate(config: &[ProviderConfig], tokens: bool) -> Vec<String> {
     found
 }
 
-/// All complaints in one line, each once.
-pub(super) fn in_one_line(complaints: &[String]) -> String {
+/// Returns all problems in one line, each once.
+pub(super) fn in_one_line(problems: &[String]) -> String {
     let mut once: Vec<&str> = Vec::new();
-    for complaint in complaints {
-        if !once.contains(&complaint.as_str()) {
-            once.push(complaint);
+    for problem in problems {
+        if !once.contains(&problem.as_str()) {
+            once.push(problem);
         }
     }
     match once.as_slice() {

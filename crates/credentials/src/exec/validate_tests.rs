@@ -1,4 +1,4 @@
-//! Tests of [`super::validate`]: the kubelet's complaints, word for word.
+//! Tests of [`super::validate`]: the kubelet's messages, word for word.
 
 use super::*;
 use base::GoDuration;
@@ -29,7 +29,7 @@ fn keys(keys: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn complaints() {
+fn problems_have_the_kubelets_words() {
     const NOT_QUALIFIED: &str = "name part must consist of alphanumeric characters, '-', '_' or '.', and must start \
         and end with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation \
         is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
@@ -221,7 +221,7 @@ fn complaints() {
             only_v1.into(),
         ),
         (
-            "several complaints are one line, each once",
+            "several problems are one line, each once",
             vec![ProviderConfig { name: "a / b".into(), match_images: vec![], ..provider() },
                 ProviderConfig { match_images: vec![], ..provider() }],
             true,
@@ -235,8 +235,8 @@ fn complaints() {
         ),
     ];
     for (name, providers, tokens, want) in cases {
-        let complaints = validate(&providers, tokens);
-        let got = if complaints.is_empty() { String::new() } else { in_one_line(&complaints) };
+        let problems = validate(&providers, tokens);
+        let got = if problems.is_empty() { String::new() } else { in_one_line(&problems) };
         assert_eq!(got, want, "{name}");
     }
 }

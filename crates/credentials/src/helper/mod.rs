@@ -12,7 +12,7 @@ use oci::{RegistryAuth, Secret};
 use tracing::debug;
 
 use crate::exec::ended;
-use crate::process::{self, Run};
+use crate::process::{self, ProcessSpec};
 
 /// How helpers are run.
 #[derive(Clone)]
@@ -67,7 +67,7 @@ pub async fn get(helper: &str, server: &str, options: &HelperOptions) -> Result<
 async fn ask(helper: &str, server: &str, options: &HelperOptions) -> Result<Option<RegistryAuth>, String> {
     let program = program_of(helper, options).await?;
     debug!(helper, server, "asking a credential helper");
-    let run = Run {
+    let run = ProcessSpec {
         program: &program,
         arguments: &["get".to_owned()],
         environment: &options.environment,
@@ -125,7 +125,7 @@ async fn change(
     options: &HelperOptions,
 ) -> Result<(), String> {
     let program = program_of(helper, options).await?;
-    let run = Run {
+    let run = ProcessSpec {
         program: &program,
         arguments: &[verb.to_owned()],
         environment: &options.environment,

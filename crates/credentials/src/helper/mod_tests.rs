@@ -48,7 +48,7 @@ async fn answers() {
 }
 
 #[tokio::test]
-async fn it_is_called_as_docker_does() {
+async fn helper_is_called_as_docker_does() {
     let helpers = Helpers::with(NAME, "echo \"$*\" >$DIR/arguments; cat >$DIR/input; echo '{}'");
     assert_eq!(helpers.get().await.expect("answers"), None);
     let read = |name| std::fs::read_to_string(helpers.directory.path().join(name)).expect("written");
@@ -88,18 +88,18 @@ async fn failures_quote_no_answer() {
 }
 
 #[tokio::test]
-async fn one_that_hangs_is_killed_with_all_that_it_started() {
+async fn hanging_program_is_killed_with_its_children() {
     let mut helpers = Helpers::with(NAME, "sleep 1000 & echo $! >$DIR/child; wait");
     helpers.options.timeout = Duration::from_secs(2);
     let error = watchdog(helpers.get()).await.expect_err("hangs");
-    assert_eq!(error.to_string(), "gave no answer within 2s and was killed");
+    assert_eq!(error.to_string(), "timed out after 2s and was killed");
     let child = std::fs::read_to_string(helpers.directory.path().join("child")).expect("written");
     let child = child.trim().parse().expect("a number");
     until(|| !alive(child)).await;
 }
 
 #[tokio::test]
-async fn where_it_is_looked_up() {
+async fn helper_programs_are_found_on_the_path() {
     let helpers = Helpers::with(NAME, "echo '{}'");
     for name in ["", "a/b", "../test", "a\0b"] {
         let error = get(name, "s", &helpers.options).await.expect_err(name);

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shown() {
+    fn stderr_is_shown_in_one_line_without_secrets() {
         let token = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJ4In0.c2ln";
         let cases = [
             ("nothing", "".to_owned(), vec![], ""),
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_short_and_a_cut_shows_no_half_of_a_secret() {
+    fn truncated_text_shows_no_partial_secret() {
         let long = "word ".repeat(1000);
         let shown = one_line(long.as_bytes(), false, &[]);
         assert_eq!(shown.chars().count(), SHOWN + 1);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(one_line(&[0xff, 0xfe, b'x', 0], false, &[]), "\u{fffd}\u{fffd}x");
     }
 }

@@ -21,37 +21,37 @@ pub struct CheckRequest {
     pub since_unclean_only: bool,
 }
 
-/// Result of a check.
+/// Result of a store check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckReport {
-    /// Layers that were read.
+    /// Number of layers that were read.
     pub layers_checked: u64,
-    /// Bytes of their content.
+    /// Bytes of the layers that were read.
     pub bytes_checked: u64,
-    /// Images whose documents and names were looked at.
+    /// Number of images whose documents and names were checked.
     pub images_checked: u64,
-    /// Everything that is not as it should be.
+    /// Problems that were found.
     pub problems: Vec<Problem>,
     /// Ids of images that lack a layer and wait for being pulled again. Those of earlier repairs are among them.
     pub incomplete_images: Vec<String>,
-    /// The forms of the layers on the disk.
+    /// Formats of the layers on disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layer_shapes: Option<LayerShapes>,
-    /// Left-overs of interrupted pulls, kept for later ones. They are no problem, and were not verified.
+    /// Leftovers of interrupted pulls, kept for reuse. They are not problems and were not verified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished_pulls: Option<UnfinishedPulls>,
 }
 
-/// The forms of the layers on the disk, and of new ones.
+/// Formats of the layers on disk and of new layers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerShapes {
-    /// Layers that are directory trees.
+    /// Number of layers that are directory trees.
     pub dir: u64,
-    /// Layers that are EROFS files.
+    /// Number of layers that are EROFS files.
     pub erofs: u64,
-    /// The form of layers that are unpacked from now on.
+    /// Format of newly unpacked layers.
     pub new: LayerShape,
     /// Why, in words that follow "new ones become EROFS files: ".
     pub why: String,
@@ -73,12 +73,12 @@ pub struct Problem {
     pub kind: ProblemKind,
     /// The layer, image, name or path that has the problem.
     pub subject: String,
-    /// Description, a line for people.
+    /// Human-readable description in one line.
     pub detail: String,
-    /// Ids of the images that it concerns.
+    /// IDs of the affected images.
     #[serde(default)]
     pub images: Vec<String>,
-    /// True if the problem is repaired.
+    /// True if the problem was repaired.
     #[serde(default)]
     pub repaired: bool,
 }
@@ -87,25 +87,25 @@ pub struct Problem {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ProblemKind {
-    /// A layer is not there.
+    /// A layer is missing.
     MissingLayer,
-    /// A layer is not what it was.
+    /// A layer is damaged.
     DamagedLayer,
-    /// A compressed layer that is kept is not there, or not what it was. Its images are whole without it.
+    /// A kept compressed layer is missing or damaged. Its images are complete without it.
     DamagedBlob,
-    /// A config, manifest or index is not what its digest says, or is not there.
+    /// A config, manifest or index is missing or does not match its digest.
     DamagedDocument,
-    /// A record cannot be read, or refers to one that is not there.
+    /// A record is unreadable or refers to a missing one.
     DamagedRecord,
-    /// A name leads to no image, not to the one that has it, or has a digest that is not the image's.
+    /// A name refers to no image or to the wrong image, or has a digest of another image.
     WrongName,
-    /// A count or a sum is wrong.
+    /// A count or sum is wrong.
     WrongCount,
-    /// A layer that no image has.
+    /// An unreferenced layer.
     UnusedLayer,
-    /// A directory that no record names.
+    /// An unreferenced directory.
     Orphan,
-    /// Left-over of a pull that ended.
+    /// Leftover of a finished pull.
     LeftOver,
     /// A layer could not be looked at, which says nothing of the layer: the machine had not got what that takes.
     UncheckedLayer,
@@ -156,7 +156,7 @@ impl fmt::Display for ProblemKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckProgress {
-    /// Layers that were read.
+    /// Number of layers that were read.
     pub layers: u64,
     /// Layers to read in all.
     pub layers_total: u64,

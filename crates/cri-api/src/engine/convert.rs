@@ -6,7 +6,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Form of a layer on the disk.
+/// Format of a layer on disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LayerShape {
@@ -68,27 +68,27 @@ pub struct ConvertedImage {
     /// How many of its layers were converted. Those that had the shape already, or that an image before it in the report has
     /// as well, are not among them.
     pub layers: u64,
-    /// Bytes of these on the disk before.
+    /// Bytes of the converted layers on disk before the conversion.
     pub bytes_before: u64,
-    /// Bytes of them on the disk now.
+    /// Bytes of the converted layers on disk after the conversion.
     pub bytes_after: u64,
-    /// Inodes that they took.
+    /// Inodes of the converted layers before the conversion.
     pub inodes_before: u64,
-    /// Inodes that they take now.
+    /// Inodes of the converted layers after the conversion.
     pub inodes_after: u64,
-    /// Layers that stayed as they were.
+    /// Layers that were not converted.
     pub left: Vec<LeftLayer>,
-    /// Why none of its layers was converted, if that failed.
+    /// Error if no layer was converted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// A layer that stayed as it was.
+/// A layer that was not converted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeftLayer {
-    /// Digest of its tar stream.
+    /// Diff ID of the layer.
     pub diff_id: String,
-    /// Why, in words.
+    /// Reason in words.
     pub why: String,
 }

@@ -19,15 +19,15 @@ pub struct ImageUsage {
     pub shared_bytes: u64,
 }
 
-/// Left-overs of interrupted pulls, kept for later ones.
+/// Leftovers of interrupted pulls, kept for reuse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnfinishedPulls {
-    /// Layers that came whole.
+    /// Completely fetched layers.
     pub layers: u64,
-    /// Blobs of which a part came.
+    /// Partially fetched blobs.
     pub blobs: u64,
-    /// Bytes on disk of both.
+    /// Bytes on disk.
     pub bytes: u64,
 }
 

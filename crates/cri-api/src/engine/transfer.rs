@@ -38,28 +38,28 @@ pub struct ImportOptions {
 pub struct ImportReport {
     /// The images, in the order of the archive.
     pub images: Vec<ImportedImage>,
-    /// Content of the archive that is no image.
+    /// Entries of the archive that are not images.
     pub passed_by: Vec<PassedBy>,
 }
 
-/// An image that was imported.
+/// An imported image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImportedImage {
     /// Image id.
     pub id: String,
-    /// The names under which it was recorded, in normal form; none where neither archive nor caller gave one.
+    /// Names recorded for the image, in normal form; empty if neither the archive nor the request gave one.
     pub names: Vec<String>,
-    /// The platform that its config names.
+    /// Platform in the image config.
     #[serde(default)]
     pub platform: String,
 }
 
-/// An entry of an archive that an import passed by.
+/// An entry of an archive that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PassedBy {
-    /// The name that the archive gives, otherwise the digest.
+    /// Name of the entry in the archive, otherwise its digest.
     pub entry: String,
-    /// Why, in words.
+    /// Reason in words.
     pub why: String,
 }
 

@@ -114,12 +114,12 @@ impl RuntimeService for RemoteRuntimeService {
 
     async fn stop_pod_sandbox(&self, id: &str) -> Result<()> {
         let request = pb::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
-        gone_is_done(self.about("StopPodSandbox", id, self.client().stop_pod_sandbox(request)).await)
+        ignore_not_found(self.about("StopPodSandbox", id, self.client().stop_pod_sandbox(request)).await)
     }
 
     async fn remove_pod_sandbox(&self, id: &str) -> Result<()> {
         let request = pb::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
-        gone_is_done(self.about("RemovePodSandbox", id, self.client().remove_pod_sandbox(request)).await)
+        ignore_not_found(self.about("RemovePodSandbox", id, self.client().remove_pod_sandbox(request)).await)
     }
 
     async fn pod_sandbox_status(&self, id: &str, verbose: bool) -> Result<PodSandboxStatus> {
@@ -181,14 +181,14 @@ impl RuntimeService for RemoteRuntimeService {
         let request = pb::StopContainerRequest { container_id: id.to_owned(), timeout: seconds(timeout) };
         let limit = self.timeout().saturating_add(timeout);
         let subject = format!("{id:?}");
-        gone_is_done(
+        ignore_not_found(
             self.caller.about("StopContainer", &subject, Some(limit), self.client().stop_container(request)).await,
         )
     }
 
     async fn remove_container(&self, id: &str) -> Result<()> {
         let request = pb::RemoveContainerRequest { container_id: id.to_owned() };
-        gone_is_done(self.about("RemoveContainer", id, self.client().remove_container(request)).await)
+        ignore_not_found(self.about("RemoveContainer", id, self.client().remove_container(request)).await)
     }
 
     async fn container_status(&self, id: &str, verbose: bool) -> Result<ContainerStatus> {
@@ -358,7 +358,7 @@ impl RuntimeService for RemoteRuntimeService {
 }
 
 /// Ending what is not there is done. Most runtimes say so themselves.
-fn gone_is_done<T>(answer: Result<T>) -> Result<()> {
+fn ignore_not_found<T>(answer: Result<T>) -> Result<()> {
     match answer {
         Err(error) if error.kind() != Kind::NotFound => Err(error),
         _ => Ok(()),

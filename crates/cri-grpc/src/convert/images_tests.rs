@@ -63,7 +63,7 @@ proptest! {
 
     /// A message of a peer, through the plain types and out again, as a proxy does.
     #[test]
-    fn a_message_passes_through(image in image(), usage in usage(), auth in auth()) {
+    fn messages_are_passed_through(image in image(), usage in usage(), auth in auth()) {
         let image = pb::Image::from(image);
         prop_assert_eq!(pb::Image::from(api::Image::from(image.clone())), image);
         let usage = pb::FilesystemUsage::from(usage);
@@ -74,7 +74,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_peer_leaves_out_is_the_default() {
+fn omitted_fields_are_defaults() {
     assert_eq!(api::Image::from(pb::Image::default()), api::Image::default());
     assert_eq!(api::FilesystemUsage::from(pb::FilesystemUsage::default()), api::FilesystemUsage::default());
     assert_eq!(api::PullImageRequest::from(pb::PullImageRequest::default()).image, api::ImageSpec::default());

@@ -82,7 +82,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_peer_leaves_out_is_the_default() {
+fn omitted_fields_are_defaults() {
     assert_eq!(api::Container::from(pb::Container::default()).state, api::ContainerState::Created);
     assert!(api::PodSandbox::from(pb::PodSandbox::default()).ready, "state 0 is ready");
     assert_eq!(api::RuntimeStatus::from(pb::StatusResponse::default()), api::RuntimeStatus::default());
@@ -101,7 +101,7 @@ fn what_a_peer_leaves_out_is_the_default() {
 }
 
 #[test]
-fn unknown_values_are_the_cautious_ones() {
+fn unknown_values_map_to_the_safe_default() {
     let container = pb::Container { state: 77, ..Default::default() };
     assert_eq!(api::Container::from(container).state, api::ContainerState::Unknown);
     let sandbox = pb::PodSandbox { state: 77, ..Default::default() };
@@ -124,7 +124,7 @@ fn unknown_values_are_the_cautious_ones() {
 }
 
 #[test]
-fn what_comes_from_a_runtime_alone_is_read() {
+fn runtime_only_fields_are_read() {
     for (number, driver) in [(0, api::CgroupDriver::Systemd), (1, api::CgroupDriver::Cgroupfs)] {
         let linux = Some(pb::LinuxRuntimeConfiguration { cgroup_driver: number });
         assert_eq!(api::RuntimeConfig::from(pb::RuntimeConfigResponse { linux }).cgroup_driver, Some(driver));
@@ -158,7 +158,7 @@ fn absent_and_empty_are_the_same_on_the_wire() {
 
 /// Runtimes read these fields without a check that they are present.
 #[test]
-fn what_runtimes_expect_is_always_sent() {
+fn required_request_fields_are_always_sent() {
     let linux = pb::PodSandboxConfig::from(api::PodSandboxConfig::default()).linux.expect("sent");
     assert!(linux.security_context.expect("sent").namespace_options.is_some());
     let linux = pb::ContainerConfig::from(api::ContainerConfig::default()).linux.expect("sent");
@@ -167,7 +167,7 @@ fn what_runtimes_expect_is_always_sent() {
 
 /// Every signal has its own number, and it is the one that CRI gives its name.
 #[test]
-fn signals_are_numbered_as_in_the_contract() {
+fn signal_numbers_match_the_api() {
     for (signal, number) in api::Signal::all().zip(1..) {
         assert_eq!(super::to_pb::signal(Some(signal)), number, "{signal}");
         assert_eq!(super::to_api::signal(number), Some(signal));

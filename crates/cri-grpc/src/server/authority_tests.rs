@@ -148,7 +148,7 @@ fn violations_are_named_and_end_the_connection() {
 }
 
 #[test]
-fn too_many_fields_are_cut_above_the_limit() {
+fn header_fields_above_the_limit_are_refused() {
     let entry = entered("x", &"y".repeat(4000));
     let block = [&request("x")[..], &entry, &[0xbe; 4000]].concat();
     let mut filter = AuthorityFilter::new();

@@ -83,8 +83,8 @@ impl CallNature {
         }
     }
 
-    /// Returns true if the end of the server waits for such calls.
-    fn is_worth_waiting_for(self) -> bool {
+    /// Returns true if shutdown waits for such calls.
+    fn delays_shutdown(self) -> bool {
         matches!(self, Self::Long | Self::Once)
     }
 }
@@ -126,7 +126,7 @@ impl Ending {
         name: &str,
         answer: impl Future<Output = Response<Body>>,
     ) -> Sent {
-        let _open = nature.is_worth_waiting_for().then(|| OpenCall::new(&self.open));
+        let _open = nature.delays_shutdown().then(|| OpenCall::new(&self.open));
         let step = if nature == CallNature::Long { &self.closing } else { &self.over };
         // A call that arrives after the step does not begin.
         if !step.is_cancelled() {
@@ -138,11 +138,11 @@ impl Ending {
         }
         match nature {
             CallNature::Once => {
-                tracing::warn!(call = name, "the server ends, and the call with it");
+                tracing::warn!(call = name, "server is shutting down, ending the call");
                 Ok(Status::unavailable(format!("{name}: the server is restarting")).into_http())
             }
             CallNature::Short | CallNature::Long | CallNature::Endless => {
-                tracing::info!(call = name, "the server ends, the call goes back to its client");
+                tracing::info!(call = name, "server is shutting down, returning the call to its client");
                 Err(h2::Reason::REFUSED_STREAM.into())
             }
         }
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_call_ends_at_its_step() {
+    async fn calls_end_at_their_shutdown_step() {
         let ending = Ending::default();
         let never = std::future::pending::<Response<Body>>;
         let mut long = Box::pin(ending.until(CallNature::Long, "a/PullImage", never()));

@@ -8,7 +8,7 @@ fn frame(kind: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn refusals_of_the_transport_are_noticed_in_any_parts() {
+fn transport_refusals_are_detected_in_any_fragments() {
     let reset = |code: u8| frame(RST_STREAM, &[0, 0, 0, code]);
     let goaway = |code: u8| frame(GOAWAY, &[&[0, 0, 0, 1, 0, 0, 0, code][..], b"debug data"].concat());
     let cases = [

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_leave_a_full_table_oldest_first() {
+    fn full_table_evicts_the_oldest_entries() {
         let mut decoder = Decoder::new();
         let entered = |name: &str, value: &str| {
             let mut block = Vec::new();

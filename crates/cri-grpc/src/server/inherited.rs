@@ -11,7 +11,7 @@ use crate::{Endpoint, EndpointError};
 #[derive(Debug, thiserror::Error)]
 pub enum InheritError {
     /// No socket of this path is among those that were passed on.
-    #[error("{wanted} is not among the sockets that were passed on: {}", if paths.is_empty() { "none has a path" } else { paths })]
+    #[error("{wanted} is not among the inherited sockets: {}", if paths.is_empty() { "none has a path" } else { paths })]
     Other {
         /// The endpoint that is configured.
         wanted: Endpoint,
@@ -19,16 +19,16 @@ pub enum InheritError {
         paths: String,
     },
     /// Which one is meant is not said.
-    #[error("{0} sockets were passed on: --listen says which one to serve")]
+    #[error("{0} sockets were inherited: choose one with --listen")]
     Many(usize),
     /// A socket that cannot be an endpoint.
-    #[error("the socket that was passed on is no endpoint")]
+    #[error("the inherited socket is not an endpoint")]
     NoEndpoint(#[from] EndpointError),
     /// A socket without a path, or one that does not listen.
-    #[error("the socket that was passed on {0}")]
+    #[error("the inherited socket {0}")]
     Unusable(&'static str),
     /// A system call failed.
-    #[error("use the socket that was passed on")]
+    #[error("use the inherited socket")]
     Io(#[from] io::Error),
 }
 
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_socket_of_the_path_is_chosen_and_its_file_stays() {
+    fn inherited_socket_of_the_path_is_chosen_and_kept() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = |name: &str| directory.path().join(name);
         let bound = |name: &str| UnixListener::bind(path(name)).expect("bound");
@@ -95,16 +95,15 @@ mod tests {
         drop(second);
         assert!(path("b").exists(), "the file of another process");
         let many = inherited(None, pass(&["a", "b"])).expect_err("which one?").to_string();
-        assert_eq!(many, "2 sockets were passed on: --listen says which one to serve");
+        assert_eq!(many, "2 sockets were inherited: choose one with --listen");
         let other = inherited(Some(&endpoint("c")), pass(&["a", "b"])).expect_err("another").to_string();
         let (a, b) = (path("a"), path("b"));
-        let want =
-            format!("{} is not among the sockets that were passed on: {}, {}", endpoint("c"), a.display(), b.display());
+        let want = format!("{} is not among the inherited sockets: {}, {}", endpoint("c"), a.display(), b.display());
         assert_eq!(other, want);
         let deaf = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None);
         let deaf = UnixListener::from(deaf.expect("a socket"));
         rustix::net::bind(&deaf, &rustix::net::SocketAddrUnix::new(path("d")).expect("a path")).expect("bound");
         let deaf = inherited(None, vec![deaf]).expect_err("it does not listen").to_string();
-        assert_eq!(deaf, "the socket that was passed on does not listen");
+        assert_eq!(deaf, "the inherited socket does not listen");
     }
 }

@@ -51,7 +51,7 @@ pub enum BindError {
         what: &'static str,
     },
     /// The new socket was removed and replaced by another file, which is left alone.
-    #[error("{} is not the socket that was made there a moment ago: who else may write to its directory?", .0.display())]
+    #[error("{} was replaced after it was created: check who may write to its directory", .0.display())]
     Replaced(PathBuf),
     /// The directory of the socket is not there.
     #[error("directory {} of the socket does not exist", .0.display())]
@@ -123,7 +123,7 @@ fn bind_with(endpoint: &Endpoint, mode: Mode) -> Result<Listener, BindError> {
     rustix::fs::fchmod(&socket, mode).map_err(failed("set the mode of"))?;
     let address = SocketAddrUnix::new(path).map_err(failed("use socket path"))?;
     rustix::net::bind(&socket, &address).map_err(failed("bind"))?;
-    let identity = give_mode(path, mode)?;
+    let identity = set_mode(path, mode)?;
     let (socket, endpoint) = (socket.into(), endpoint.clone());
     let listener = Listener { socket, endpoint, identity: Some(identity), remains: SocketRemains::default() };
     rustix::net::listen(&listener.socket, i32::try_from(BACKLOG).unwrap_or(i32::MAX)).map_err(failed("listen on"))?;
@@ -172,7 +172,7 @@ impl Drop for Listener {
     fn drop(&mut self) {
         let Some(identity) = self.identity else { return };
         if self.remains.0.load(Ordering::Relaxed) {
-            return tracing::debug!(endpoint = %self.endpoint, "the socket stays for the next process");
+            return tracing::debug!(endpoint = %self.endpoint, "keeping the socket for the next process");
         }
         // No lock: while this socket is open, another server sees it answer and leaves the path alone.
         let path = self.endpoint.path();
@@ -180,7 +180,7 @@ impl Drop for Listener {
             Ok(true) => {}
             Ok(false) => tracing::warn!(endpoint = %self.endpoint, "socket was replaced, not removing it"),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                tracing::debug!(endpoint = %self.endpoint, "socket is already gone");
+                tracing::debug!(endpoint = %self.endpoint, "socket is already removed");
             }
             Err(error) => tracing::warn!(endpoint = %self.endpoint, %error, "cannot remove the socket"),
         }
@@ -203,7 +203,7 @@ fn clear(endpoint: &Endpoint) -> Result<(), BindError> {
         Ok(None) => {}
         Err(e) => return Err(io_error("ask who answers on", path, e)),
     }
-    tracing::info!(%endpoint, "removing the socket of a process that is gone");
+    tracing::info!(%endpoint, "removing the socket of a process that has exited");
     match remove(path, (found.dev(), found.ino())) {
         Ok(true) => Ok(()),
         Ok(false) => Err(BindError::Replaced(path.to_owned())),
@@ -215,7 +215,7 @@ fn clear(endpoint: &Endpoint) -> Result<(), BindError> {
 /// Gives the socket that was just made at `path` its mode whatever the umask is, and answers which one it is (device and inode).
 /// Opens the path without following a link; the mode is changed through that descriptor, and only of a socket of this
 /// process' user.
-fn give_mode(path: &Path, mode: Mode) -> Result<(u64, u64), BindError> {
+fn set_mode(path: &Path, mode: Mode) -> Result<(u64, u64), BindError> {
     let failed = |operation| move |e: Errno| io_error(operation, path, e.into());
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(failed("inspect"))?;

@@ -12,7 +12,7 @@ fn state(path: &Path) -> (u32, String) {
 }
 
 #[test]
-fn a_path_that_was_swapped_keeps_its_mode() {
+fn swapped_path_keeps_its_mode() {
     let directory = tempfile::tempdir().expect("a directory");
     let victim = directory.path().join("victim");
     fs::write(&victim, "theirs").expect("written");
@@ -25,24 +25,24 @@ fn a_path_that_was_swapped_keeps_its_mode() {
     let path = directory.path().join("socket");
     for swapped in [&victim, &elsewhere, &directory.path().join("nothing")] {
         symlink(swapped, &path).expect("a link");
-        let error = give_mode(&path, SHARED).expect_err("a link");
+        let error = set_mode(&path, SHARED).expect_err("a link");
         assert!(matches!(&error, BindError::Replaced(at) if *at == path), "{error:?}");
         fs::remove_file(&path).expect("removed");
     }
     fs::hard_link(&victim, &path).expect("a link");
-    assert!(matches!(give_mode(&path, SHARED), Err(BindError::Replaced(_))));
+    assert!(matches!(set_mode(&path, SHARED), Err(BindError::Replaced(_))));
     assert_eq!(state(&victim), before);
     assert_eq!(fs::metadata(&elsewhere).expect("there").permissions().mode() & 0o7777, 0o600);
 }
 
 #[test]
-fn the_mode_is_right_whatever_the_umask_is() {
+fn socket_mode_is_independent_of_the_umask() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");
     let _socket = UnixListener::bind(&path).expect("bound");
     for (before, mode) in [(0o640, SHARED), (0o755, PRIVATE), (0o600, PRIVATE)] {
         fs::set_permissions(&path, fs::Permissions::from_mode(before)).expect("set");
-        let identity = give_mode(&path, mode).expect("ours");
+        let identity = set_mode(&path, mode).expect("ours");
         let found = fs::symlink_metadata(&path).expect("there");
         assert_eq!(found.permissions().mode() & 0o7777, mode.as_raw_mode());
         assert_eq!(identity, (found.dev(), found.ino()));
@@ -50,7 +50,7 @@ fn the_mode_is_right_whatever_the_umask_is() {
 }
 
 #[test]
-fn only_the_socket_that_was_looked_at_is_removed() {
+fn only_the_checked_socket_is_removed() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("socket");
     let socket = UnixListener::bind(&path).expect("bound");

@@ -127,7 +127,7 @@ pub async fn serve_on(
     let drain = async {
         shutdown.cancelled().await;
         let calls = ending.open();
-        tracing::info!(%endpoint, calls, "ending: calls that take long may end, others are answered until then");
+        tracing::info!(%endpoint, calls, "shutting down: long calls may be cancelled, others are completed");
         ending.drained(grace).await;
         ending.closing.cancel();
     };

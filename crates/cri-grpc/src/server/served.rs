@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_name_call_and_reason() {
+    fn refusals_name_the_call_and_the_reason() {
         let cases = [
             ("/runtime.v1.ImageService/PullImage", None),
             ("/runtime.v1.RuntimeService/Version", None),

@@ -121,7 +121,7 @@ async fn calls_with_any_authority_are_answered() {
 }
 
 #[tokio::test]
-async fn other_rules_of_the_protocol_still_hold() {
+async fn other_protocol_rules_are_enforced() {
     let server = Running::fake(&FakeImageService::new());
     let protocol_error = 1;
     let twice = [request(b"localhost"), request(b"/x")].concat();

@@ -20,7 +20,7 @@ fn offering() -> FakeImageService {
 }
 
 #[tokio::test]
-async fn a_dropped_pull_stops_at_the_service() {
+async fn dropped_pull_stops_at_the_service() {
     let fake = offering();
     let gate = fake.faults().hold(CallKind::PullImage);
     let server = Running::fake(&fake);
@@ -42,7 +42,7 @@ async fn a_dropped_pull_stops_at_the_service() {
 }
 
 #[tokio::test]
-async fn no_peer_is_asked_to_remove_an_empty_name() {
+async fn empty_names_are_not_sent_for_removal() {
     let fake = offering();
     let server = Running::fake(&fake);
     let client = server.client().await;
@@ -53,7 +53,7 @@ async fn no_peer_is_asked_to_remove_an_empty_name() {
 }
 
 #[tokio::test]
-async fn a_client_that_dies_stops_its_pulls() {
+async fn pulls_stop_when_their_client_dies() {
     let fake = offering();
     let gate = fake.faults().hold(CallKind::PullImage);
     let server = Running::fake(&fake);
@@ -114,7 +114,7 @@ async fn calls_have_a_deadline_and_pulls_have_none() {
 // upstream: kuberuntime/TestGetImageRefWithError
 // upstream: kuberuntime/TestRemoveImageWithError
 #[tokio::test]
-async fn errors_of_every_call_cross_the_wire() {
+async fn errors_of_every_call_are_transferred() {
     let fake = offering();
     let server = Running::fake(&fake);
     let client = server.client().await;
@@ -128,7 +128,7 @@ async fn errors_of_every_call_cross_the_wire() {
 }
 
 #[tokio::test]
-async fn errors_cross_the_wire_whole() {
+async fn errors_are_transferred_completely() {
     let fake = offering();
     let server = Running::fake(&fake);
     let client = server.client().await;
@@ -199,7 +199,7 @@ async fn credentials_and_spec_arrive() {
 }
 
 #[tokio::test]
-async fn answers_without_what_the_kubelet_needs_are_refused() {
+async fn responses_without_required_fields_are_refused() {
     let image = |id: &str, size| pb::Image { id: id.into(), size, ..Default::default() };
     let cases = [(image("", 5), false), (image("sha256:1", 0), false), (image("sha256:1", 5), true)];
     for (image, good) in cases {

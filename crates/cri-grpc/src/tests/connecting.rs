@@ -19,7 +19,7 @@ use crate::pb;
 use crate::server::{ServerOptions, bind};
 
 #[tokio::test(start_paused = true)]
-async fn an_absent_socket_fails_at_once() {
+async fn absent_socket_fails_immediately() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     let start = tokio::time::Instant::now();
@@ -38,7 +38,7 @@ async fn an_absent_socket_fails_at_once() {
 }
 
 #[tokio::test]
-async fn a_socket_without_a_listener_fails_at_once() {
+async fn socket_without_a_listener_fails_immediately() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     drop(UnixListener::bind(endpoint.path()).unwrap());
@@ -48,7 +48,7 @@ async fn a_socket_without_a_listener_fails_at_once() {
 }
 
 #[tokio::test]
-async fn waiting_sees_a_server_that_comes_later() {
+async fn waiting_client_connects_to_a_late_server() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     let options = ClientOptions { wait: Duration::from_secs(10), ..quick() };
@@ -62,7 +62,7 @@ async fn waiting_sees_a_server_that_comes_later() {
 }
 
 #[tokio::test]
-async fn a_silent_peer_is_unavailable() {
+async fn silent_peer_is_unavailable() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     let _never_accepts = UnixListener::bind(endpoint.path()).unwrap();
@@ -74,7 +74,7 @@ async fn a_silent_peer_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_peer_that_speaks_something_else_is_unavailable() {
+async fn peer_with_another_protocol_is_unavailable() {
     use std::io::Write as _;
     for reply in ["", "HTTP/1.1 400 Bad Request\r\n\r\n"] {
         let dir = TempDir::new().unwrap();
@@ -93,7 +93,7 @@ async fn a_peer_that_speaks_something_else_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_connection_comes_back() {
+async fn connection_is_restored() {
     let fake = FakeImageService::new();
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
@@ -112,7 +112,7 @@ async fn a_connection_comes_back() {
 }
 
 #[tokio::test]
-async fn attempts_keep_their_distance() {
+async fn connection_attempts_are_spaced() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     let fake = FakeImageService::new();
@@ -142,7 +142,7 @@ async fn attempts_keep_their_distance() {
 }
 
 #[tokio::test]
-async fn a_connection_that_is_cut_ends_its_calls() {
+async fn cut_connection_ends_its_calls() {
     let fake = FakeImageService::new();
     let gate = fake.faults().hold(CallKind::ListImages);
     // A runtime of its own: when it is dropped, the peer dies in the middle of a call, as after a kill.
@@ -164,7 +164,7 @@ async fn a_connection_that_is_cut_ends_its_calls() {
 }
 
 #[tokio::test]
-async fn a_peer_without_the_image_api_is_named() {
+async fn peer_without_the_image_api_is_named() {
     let raw = Answers::default().serve();
     let error = soon(connect_image_service(&raw.endpoint, ClientOptions::default())).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Unimplemented);
@@ -218,7 +218,7 @@ async fn versions_are_checked() {
 }
 
 #[tokio::test]
-async fn requests_look_like_the_kubelets() {
+async fn requests_match_the_kubelets() {
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();
     let record = Arc::clone(&seen);
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -238,7 +238,7 @@ async fn requests_look_like_the_kubelets() {
 
 /// containerd listens before its CRI part is up.
 #[tokio::test]
-async fn a_peer_that_is_not_up_yet_is_asked_again() {
+async fn unready_peer_is_retried() {
     let asked = Arc::new(Mutex::new(0));
     let count = Arc::clone(&asked);
     let service = tower::service_fn(move |_: Request<Body>| {
@@ -253,7 +253,7 @@ async fn a_peer_that_is_not_up_yet_is_asked_again() {
 }
 
 #[tokio::test]
-async fn a_good_peer_passes() {
+async fn valid_peer_is_accepted() {
     let raw = answers().serve();
     soon(connect_image_service(&raw.endpoint, ClientOptions::default())).await.unwrap();
 }

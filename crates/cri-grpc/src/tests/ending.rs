@@ -49,7 +49,7 @@ impl Kept {
 }
 
 #[tokio::test]
-async fn while_a_long_call_ends_everything_is_answered() {
+async fn short_calls_are_answered_during_shutdown() {
     let fake = fake();
     let gate = fake.faults().hold(CallKind::PullImage);
     let server = Running::with(options(&fake, LONG));
@@ -68,7 +68,7 @@ async fn while_a_long_call_ends_everything_is_answered() {
 }
 
 #[tokio::test]
-async fn a_pull_that_takes_too_long_is_made_again_at_the_next_server() {
+async fn slow_pull_is_retried_at_the_next_server() {
     let (old, new, kept) = (fake(), fake(), Kept::new());
     let gate = old.faults().hold(CallKind::PullImage);
     let server = Running::on(kept.pass(), options(&old, Duration::ZERO));
@@ -84,7 +84,7 @@ async fn a_pull_that_takes_too_long_is_made_again_at_the_next_server() {
 
 /// A client of gRPC makes a call that was given back once more, and once only: it must know before that the connection ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_client_hears_of_the_end_before_its_pull_is_given_back() {
+async fn client_gets_goaway_before_its_pull_is_returned() {
     for _ in 0..20 {
         let fake = fake();
         let gate = fake.faults().hold(CallKind::PullImage);
@@ -136,7 +136,7 @@ fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_pull_that_is_given_back_to_nobody_is_unavailable() {
+async fn pull_returned_without_a_client_is_unavailable() {
     let fake = fake();
     let gate = fake.faults().hold(CallKind::PullImage);
     let server = Running::with(options(&fake, Duration::ZERO));
@@ -150,7 +150,7 @@ async fn a_pull_that_is_given_back_to_nobody_is_unavailable() {
 }
 
 #[tokio::test]
-async fn a_socket_that_is_to_stay_stays_and_is_taken_over() {
+async fn kept_socket_is_taken_over() {
     let directory = TempDir::new().unwrap();
     let endpoint = endpoint_in(&directory);
     let listener = bind(&endpoint).unwrap();
@@ -166,7 +166,7 @@ async fn a_socket_that_is_to_stay_stays_and_is_taken_over() {
 
 /// Many clients, each with a connection of its own and one that they share, and a server that restarts again and again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn not_one_call_fails_while_servers_take_turns() {
+async fn calls_succeed_while_servers_alternate() {
     let (fake, kept) = (fake(), Kept::new());
     let endpoint = endpoint_in(&kept.directory);
     let first = Running::on(kept.pass(), options(&fake, Duration::ZERO));

@@ -44,7 +44,7 @@ async fn client_of(images: &[Image], options: ClientOptions) -> (Running, Remote
 }
 
 #[tokio::test]
-async fn a_list_above_the_message_limit_comes_as_a_stream() {
+async fn list_above_the_message_limit_is_streamed() {
     let images: Vec<Image> = (0..20_000).map(|n| image(n, 1000)).collect();
     assert!(images.iter().map(|i| i.repo_tags[0].len()).sum::<usize>() > MAX_MESSAGE_BYTES);
     let (_server, client) = client_of(&images, ClientOptions::default()).await;
@@ -86,7 +86,7 @@ async fn no_batch_is_empty_or_large() {
 }
 
 #[tokio::test]
-async fn a_peer_without_streams_is_asked_for_them_once() {
+async fn streamed_lists_are_probed_once() {
     let list = vec![pb::Image { id: "sha256:1".into(), size: 1, ..Default::default() }];
     let peer = Answers { list: Some(list), ..answers() };
     let raw = peer.serve();
@@ -114,7 +114,7 @@ async fn unimplemented_in_the_trailers_counts_as_well() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_is_an_error() {
+async fn truncated_stream_is_an_error() {
     let batch = vec![pb::Image { id: "sha256:1".into(), size: 1, ..Default::default() }];
     let peer = Answers {
         list: Some(Vec::new()),

@@ -74,7 +74,7 @@ fn call(name: &str, body: &'static [u8]) -> Request<Full<Bytes>> {
 }
 
 #[tokio::test]
-async fn a_runtime_behind_a_server_conforms() {
+async fn runtime_behind_a_server_conforms() {
     let fake = FakePods::fake();
     let peer = Peer::new(fake.clone()).serve();
     let server = in_front_of(&peer.endpoint, Duration::ZERO);
@@ -85,7 +85,7 @@ async fn a_runtime_behind_a_server_conforms() {
 }
 
 #[tokio::test]
-async fn every_call_passes_byte_for_byte() {
+async fn every_call_is_forwarded_unchanged() {
     let peer = echo();
     let server = in_front_of(&peer.endpoint, Duration::ZERO);
     let tasks = TaskTracker::new();
@@ -123,7 +123,7 @@ async fn every_call_passes_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_is_away_is_unavailable_and_comes_back() {
+async fn stopped_runtime_is_unavailable_until_it_restarts() {
     let (fake, directory) = (FakeRuntimeService::new(), tempfile::TempDir::new().unwrap());
     let endpoint = Endpoint::parse(&format!("unix://{}/runtime.sock", directory.path().display())).unwrap();
     let server = in_front_of(&endpoint, Duration::ZERO);
@@ -142,7 +142,7 @@ async fn a_runtime_that_is_away_is_unavailable_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_client_that_goes_away_ends_its_call_at_the_runtime() {
+async fn disconnected_client_ends_its_call_at_the_runtime() {
     let fake = FakeRuntimeService::new();
     let gate = fake.faults().hold(CallKind::Version);
     let peer = Peer::new(fake).serve();
@@ -158,7 +158,7 @@ async fn a_client_that_goes_away_ends_its_call_at_the_runtime() {
 }
 
 #[tokio::test]
-async fn a_stream_without_an_end_ends_with_the_server() {
+async fn endless_stream_ends_with_the_server() {
     let peer = raw(tower::service_fn(|_: Request<Body>| async {
         let event = futures::stream::iter([Ok::<_, Infallible>(Frame::data(Bytes::from_static(&[0, 0, 0, 0, 0])))]);
         let mut answer = Response::new(Body::new(StreamBody::new(event.chain(futures::stream::pending()))));

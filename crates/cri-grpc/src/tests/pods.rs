@@ -42,7 +42,7 @@ async fn running(runtime: &dyn RuntimeService) -> (String, String) {
 }
 
 #[tokio::test]
-async fn a_runtime_behind_a_socket_conforms() {
+async fn runtime_behind_a_socket_conforms() {
     let fake = FakePods::fake();
     let peer = Peer::new(fake.clone()).serve();
     let client = client(&peer, ClientOptions::default()).await;
@@ -53,7 +53,7 @@ async fn a_runtime_behind_a_socket_conforms() {
 
 /// Fields that the conformance suite does not cover cross the wire as well.
 #[tokio::test]
-async fn everything_that_is_sent_arrives() {
+async fn sent_messages_arrive() {
     let fake = FakeRuntimeService::new();
     fake.offer_handler("kata");
     let peer = Peer::new(fake.clone()).serve();
@@ -148,7 +148,7 @@ async fn deadlines_are_the_kubelets() {
 
 /// A command without a limit is waited for as long as it takes.
 #[tokio::test]
-async fn a_command_without_a_limit_has_no_deadline() {
+async fn exec_without_timeout_has_no_deadline() {
     let fake = FakeRuntimeService::new();
     let (_, id) = running(&fake).await;
     let peer = Peer::new(fake.clone()).serve();
@@ -180,7 +180,7 @@ async fn times_are_rounded_up_to_seconds() {
 }
 
 #[tokio::test]
-async fn ending_what_is_not_there_is_done() {
+async fn removing_absent_objects_succeeds() {
     let fake = FakeRuntimeService::new();
     let peer = Peer::new(fake.clone()).serve();
     let client = client(&peer, ClientOptions::default()).await;
@@ -211,7 +211,7 @@ async fn ending_what_is_not_there_is_done() {
 }
 
 #[tokio::test]
-async fn answers_that_say_nothing_are_errors() {
+async fn empty_responses_are_errors() {
     let fake = FakeRuntimeService::new();
     let (sandbox, id) = running(&fake).await;
     let peer = Peer::new(fake.clone()).forgetful().serve();
@@ -257,7 +257,7 @@ async fn answers_that_say_nothing_are_errors() {
 
 /// A peer that dies ends the stream of events with an error; one that does not have the call says so first.
 #[tokio::test]
-async fn events_end_with_their_peer() {
+async fn event_stream_ends_with_its_peer() {
     let fake = FakeRuntimeService::new();
     let peer = Peer::new(fake.clone()).serve();
     let client = client(&peer, ClientOptions::default()).await;
@@ -292,7 +292,7 @@ async fn events_end_with_their_peer() {
 
 /// This program's own socket serves images, and says so to a client that expects a container runtime.
 #[tokio::test]
-async fn our_own_server_runs_no_pods_and_says_so() {
+async fn own_server_reports_that_it_runs_no_pods() {
     let server = super::support::Running::fake(&cri_api::testing::FakeImageService::new());
     let client = soon(connect_runtime_service(&server.endpoint, ClientOptions::default())).await.unwrap();
     let error = soon(client.run_pod_sandbox(&pod(), "")).await.unwrap_err();

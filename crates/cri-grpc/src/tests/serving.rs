@@ -41,7 +41,7 @@ fn plain_channel(endpoint: &Endpoint) -> Channel {
 }
 
 #[tokio::test]
-async fn without_a_runtime_there_are_no_pods() {
+async fn server_without_a_runtime_lists_no_pods() {
     let server = Running::fake(&FakeImageService::new());
     let runtime = soon(connect_runtime_service(&server.endpoint, ClientOptions::default())).await.unwrap();
     let version = soon(runtime.version()).await.unwrap();
@@ -54,7 +54,7 @@ async fn without_a_runtime_there_are_no_pods() {
 }
 
 #[tokio::test]
-async fn what_is_not_served_says_so() {
+async fn unserved_calls_are_unimplemented() {
     let server = Running::fake(&FakeImageService::new());
     let mut client = RuntimeServiceClient::new(plain_channel(&server.endpoint));
     let status = soon(client.run_pod_sandbox(pb::RunPodSandboxRequest::default())).await.unwrap_err();
@@ -67,7 +67,7 @@ async fn what_is_not_served_says_so() {
 }
 
 #[tokio::test]
-async fn a_deadline_that_the_client_names_is_kept() {
+async fn client_deadline_is_respected() {
     let (fake, options) = options(Duration::ZERO);
     let gate = fake.faults().hold(CallKind::PullImage);
     let server = Running::with(options);
@@ -103,7 +103,7 @@ async fn idle_clients_do_not_hold_the_server() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_dropped_takes_everything_along() {
+async fn dropped_server_ends_its_tasks() {
     let (fake, options) = options(Duration::from_secs(60));
     let gate = fake.faults().hold(CallKind::PullImage);
     let dir = tempfile::TempDir::new().unwrap();
@@ -126,7 +126,7 @@ async fn a_server_that_is_dropped_takes_everything_along() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_nothing_is_cut() {
+async fn idle_client_is_disconnected() {
     let (_, options) = options(Duration::ZERO);
     let server = Running::with(options);
     let mut mute = UnixStream::connect(server.endpoint.path()).await.unwrap();

@@ -17,7 +17,7 @@ fn inode(path: &Path) -> u64 {
 }
 
 #[test]
-fn the_socket_has_its_mode_and_goes_with_the_listener() {
+fn socket_has_its_mode_and_is_removed_with_the_listener() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     for (listener, mode) in [(bind as fn(&_) -> _, 0o660), (bind_private, 0o600)] {
@@ -32,7 +32,7 @@ fn the_socket_has_its_mode_and_goes_with_the_listener() {
 }
 
 #[test]
-fn a_dead_socket_is_replaced() {
+fn stale_socket_is_replaced() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     drop(UnixListener::bind(endpoint.path()).unwrap());
@@ -42,7 +42,7 @@ fn a_dead_socket_is_replaced() {
 }
 
 #[test]
-fn a_living_socket_is_left_alone() {
+fn live_socket_is_left_alone() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     let other = UnixListener::bind(endpoint.path()).unwrap();
@@ -57,7 +57,7 @@ fn a_living_socket_is_left_alone() {
 }
 
 #[test]
-fn a_living_socket_with_a_full_queue_is_left_alone() {
+fn live_socket_with_a_full_backlog_is_left_alone() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     let socket = rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None).unwrap();
@@ -111,7 +111,7 @@ fn the_directory_must_exist() {
 }
 
 #[test]
-fn a_socket_that_somebody_replaced_is_left_alone() {
+fn replaced_socket_is_left_alone() {
     let dir = TempDir::new().unwrap();
     let endpoint = endpoint_in(&dir);
     let ours = bind(&endpoint).unwrap();
@@ -124,7 +124,7 @@ fn a_socket_that_somebody_replaced_is_left_alone() {
 }
 
 #[test]
-fn of_many_at_once_one_wins() {
+fn one_of_many_concurrent_listeners_wins() {
     // Many rounds: without the lock, one in some dozens fails.
     for round in 0..400 {
         let dir = TempDir::new().unwrap();

@@ -326,7 +326,7 @@ fn golden() -> BTreeMap<String, String> {
 }
 
 #[test]
-fn messages_have_the_numbers_and_types_of_the_contract() {
+fn message_fields_match_the_api() {
     let file = descriptor();
     assert_eq!((file.package(), file.syntax()), ("runtime.v1", "proto3"));
     let compiled: BTreeMap<_, _> = file.message_type.iter().map(|m| (m.name().to_owned(), shape(m))).collect();
@@ -336,7 +336,7 @@ fn messages_have_the_numbers_and_types_of_the_contract() {
 }
 
 #[test]
-fn services_have_the_calls_of_the_contract() {
+fn services_match_the_api() {
     let file = descriptor();
     for (service, want) in CALLS {
         let methods = &file.service.iter().find(|s| s.name() == service).expect(service).method;
@@ -353,7 +353,7 @@ fn services_have_the_calls_of_the_contract() {
 }
 
 #[test]
-fn enums_have_the_numbers_of_the_contract() {
+fn enum_numbers_match_the_api() {
     let file = descriptor();
     for (name, want) in ENUMS {
         let values = &file.enum_type.iter().find(|e| e.name() == name).expect(name).value;
@@ -364,7 +364,7 @@ fn enums_have_the_numbers_of_the_contract() {
 
 /// Bytes put together by hand from the encoding rules: tag = number << 3 | wire type.
 #[test]
-fn bytes_are_those_of_the_contract() {
+fn wire_bytes_match_the_api() {
     let image = pb::Image {
         id: "i".into(),
         repo_tags: vec!["t".into()],

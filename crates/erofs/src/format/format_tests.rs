@@ -7,14 +7,14 @@ use crate::Kind;
 use crate::format::inode::{Layout, RawInode};
 
 #[test]
-fn the_checksum_is_castagnolis() {
+fn checksum_is_castagnoli() {
     // The check value of the catalogue of CRCs, before its last inversion.
     assert_eq!(!crc32c::update(u32::MAX, b"123456789"), 0xe306_9283);
     assert_eq!(crc32c::update(crc32c::update(u32::MAX, b"12345"), b"6789"), crc32c::update(u32::MAX, b"123456789"));
 }
 
 #[test]
-fn a_superblock_says_what_was_put_in() {
+fn superblock_matches_the_content() {
     let value = superblock::Superblock {
         magic: superblock::MAGIC,
         checksum: 1,
@@ -81,7 +81,7 @@ fn devices_fit_or_are_refused() {
 }
 
 #[test]
-fn kinds_come_back() {
+fn file_kinds_round_trip() {
     for kind in [Kind::File, Kind::Directory, Kind::Symlink, Kind::Char, Kind::Block, Kind::Fifo, Kind::Socket] {
         assert_eq!(inode::kind_of(inode::kind_bits(kind) | 0o7777), Some(kind));
         assert_eq!(dirent::kind_of(dirent::kind_number(kind)), Some(kind));
@@ -92,7 +92,7 @@ fn kinds_come_back() {
 
 proptest! {
     #[test]
-    fn inodes_come_back(
+    fn inodes_round_trip(
         extended in any::<bool>(),
         layout in prop_oneof![Just(Layout::Plain), Just(Layout::Inline), Just(Layout::Chunks)],
         (xattr_count, mode, union, number) in any::<(u16, u16, u32, u32)>(),
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn entries_come_back(nid: u64, name_at: u16, kind: u8) {
+    fn directory_entries_round_trip(nid: u64, name_at: u16, kind: u8) {
         let value = dirent::RawDirent { nid, name_at, kind };
         prop_assert_eq!(dirent::RawDirent::decode(&value.encode()), value);
     }

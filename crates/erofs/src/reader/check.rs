@@ -58,12 +58,15 @@ impl<R: Source> Reader<R> {
         }
         for (nid, (said, found)) in &check.linked {
             if said != found {
-                return Err(ReadError::damaged(format!("inode {} says {said} names, and has {found}", nid.0)));
+                return Err(ReadError::damaged(format!(
+                    "inode {} has the link count {said}, found {found} names",
+                    nid.0
+                )));
             }
         }
         if check.found.inodes > self.superblock.inodes {
             let (found, said) = (check.found.inodes, self.superblock.inodes);
-            return Err(ReadError::damaged(format!("it has {found} inodes, and says {said}")));
+            return Err(ReadError::damaged(format!("there are {found} inodes, and the superblock says {said}")));
         }
         Ok(check.found)
     }
@@ -86,7 +89,7 @@ impl<R: Source> ErofsCheck<'_, R> {
                     let info = image.inode(entry.nid)?;
                     if info.kind != entry.kind {
                         let name = String::from_utf8_lossy(name);
-                        return Err(damaged(format!("it says something else of {name:?} than its inode")));
+                        return Err(damaged(format!("the entry {name:?} differs from its inode")));
                     }
                     if info.kind == Kind::Directory {
                         below = below.saturating_add(1);
@@ -99,10 +102,10 @@ impl<R: Source> ErofsCheck<'_, R> {
             }
         }
         if itself != Some(nid) || above != Some(parent) {
-            return Err(damaged("it does not say itself and what is above it".to_owned()));
+            return Err(damaged("the entries . and .. are missing or wrong".to_owned()));
         }
         if dir.links != below.saturating_add(2) {
-            return Err(damaged(format!("it says {} names, and has {}", dir.links, below.saturating_add(2))));
+            return Err(damaged(format!("link count {}, found {}", dir.links, below.saturating_add(2))));
         }
         Ok(())
     }
@@ -117,7 +120,7 @@ impl<R: Source> ErofsCheck<'_, R> {
             }
         }
         if info.links == 0 {
-            return Err(ReadError::damaged(format!("inode {} says that it has no name", info.nid.0)));
+            return Err(ReadError::damaged(format!("inode {} has the link count 0", info.nid.0)));
         }
         self.claim(info)?;
         if info.kind == Kind::Symlink {
@@ -129,8 +132,7 @@ impl<R: Source> ErofsCheck<'_, R> {
     /// Takes an inode with its data and looks at what it says of both.
     fn claim(&mut self, info: &InodeInfo) -> Result<(), ReadError> {
         let image = self.image;
-        let twice =
-            || ReadError::damaged(format!("inode {} lies on something else, or has too many names", info.nid.0));
+        let twice = || ReadError::damaged(format!("inode {} overlaps other data or has too many names", info.nid.0));
         let place = image.place(info.nid).ok_or_else(twice)?;
         let head = place + info.head();
         let (mut end, mut data) = (head, (0, 0));

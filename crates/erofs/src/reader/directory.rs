@@ -140,7 +140,7 @@ impl<R: Source> Reader<R> {
     ///
     /// # Errors
     /// See [`ReadError`]; it is no directory.
-    pub fn look_up(&self, dir: &InodeInfo, name: &[u8]) -> Result<Option<DirEntry>, ReadError> {
+    pub fn lookup(&self, dir: &InodeInfo, name: &[u8]) -> Result<Option<DirEntry>, ReadError> {
         must_be_directory(dir)?;
         // The name is in the last block whose first name is not behind it.
         let (mut low, mut high) = (0, dir.size.div_ceil(BLOCK as u64));
@@ -179,7 +179,7 @@ impl<R: Source> Reader<R> {
             if here.kind != Kind::Directory {
                 return Ok(None);
             }
-            let Some(entry) = self.look_up(&here, name)? else { return Ok(None) };
+            let Some(entry) = self.lookup(&here, name)? else { return Ok(None) };
             here = self.inode(entry.nid)?;
         }
         Ok(Some(here))

@@ -9,7 +9,7 @@ pub enum ReadError {
     #[error("cannot read the image")]
     Source(#[source] io::Error),
     /// Something else.
-    #[error("this is no EROFS image")]
+    #[error("not an EROFS image")]
     NotErofs,
     /// An EROFS file of a kind that is not read here.
     #[error("the image uses {feature}, which is not supported")]

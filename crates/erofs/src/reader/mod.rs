@@ -120,7 +120,9 @@ impl<R: Source> Reader<R> {
         let blocks = |count: u32| u64::from(count) << BLOCK_BITS;
         if blocks(image.superblock.blocks) > size.next_multiple_of(BLOCK as u64) {
             let said = image.superblock.blocks;
-            return Err(ReadError::damaged(format!("it has {size} bytes, and the superblock says {said} blocks")));
+            return Err(ReadError::damaged(format!(
+                "the image has {size} bytes, and the superblock says {said} blocks"
+            )));
         }
         if blocks(image.superblock.meta_block) >= size {
             return Err(ReadError::damaged("its metadata begins beyond its end"));
@@ -173,8 +175,8 @@ impl<R: Source> Reader<R> {
             (_, 1..) => return Err(ReadError::unsupported(format!("inodes of form {format:#x} (inode {})", nid.0))),
             _ => {}
         }
-        let raw = RawInode::decode(bytes).ok_or_else(|| damaged(format!("its form {format:#x} is none")))?;
-        let kind = inode::kind_of(raw.mode).ok_or_else(|| damaged(format!("its mode {:o} is none", raw.mode)))?;
+        let raw = RawInode::decode(bytes).ok_or_else(|| damaged(format!("invalid format {format:#x}")))?;
+        let kind = inode::kind_of(raw.mode).ok_or_else(|| damaged(format!("invalid mode {:o}", raw.mode)))?;
         let mtime = if raw.extended { raw.mtime } else { self.superblock.time };
         if mtime.1 >= NANOS {
             return Err(damaged(format!("its time has {} nanoseconds", mtime.1)));
@@ -209,7 +211,7 @@ impl<R: Source> Reader<R> {
     fn exactly(&self, offset: u64, buffer: &mut [u8]) -> Result<(), ReadError> {
         let read = self.source.read_at(offset, buffer).map_err(ReadError::Source)?;
         if read < buffer.len() {
-            return Err(ReadError::damaged(format!("byte {offset} and what follows is beyond the end")));
+            return Err(ReadError::damaged(format!("offset {offset} is past the end")));
         }
         Ok(())
     }

@@ -120,14 +120,14 @@ fn in_image<R: Source>(image: &Reader<R>, info: &InodeInfo, path: &[u8], compact
         for entry in image.entries(info).unwrap() {
             let entry = entry.unwrap();
             let below = if path.is_empty() { entry.name.clone() } else { [path, b"/", &entry.name].concat() };
-            assert_eq!(image.look_up(info, &entry.name).unwrap().as_ref(), Some(&entry));
+            assert_eq!(image.lookup(info, &entry.name).unwrap().as_ref(), Some(&entry));
             let found = image.inode(entry.nid).unwrap();
             assert_eq!(found.kind, entry.kind);
             assert_eq!(image.walk_path(&below).unwrap().as_ref(), Some(&found));
             in_image(image, &found, &below, compact, into);
         }
         for nothing in [&b"nothing"[..], b"", b"!", b"zzzz", b"\xff\xff"] {
-            assert_eq!(image.look_up(info, nothing).unwrap(), None);
+            assert_eq!(image.lookup(info, nothing).unwrap(), None);
         }
     }
 }
@@ -142,7 +142,7 @@ fn mkfs(top: &Path, options: &[&str]) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs erofs-utils: scripts/test.sh"]
-fn images_of_mkfs_are_the_trees_that_they_were_made_of() {
+fn images_of_mkfs_match_their_source_trees() {
     let top = tempfile::tempdir().unwrap();
     tree(top.path());
     let ways: [&[&str]; 6] = [
@@ -188,7 +188,7 @@ fn images_of_mkfs_are_the_trees_that_they_were_made_of() {
 
 #[test]
 #[ignore = "needs erofs-utils: scripts/test.sh"]
-fn what_is_not_read_is_named() {
+fn unsupported_features_are_named() {
     let top = tempfile::tempdir().unwrap();
     fs::write(top.path().join("text"), "a line\n".repeat(10_000)).unwrap();
     let bytes = mkfs(top.path(), &["-zlz4hc"]);
@@ -216,7 +216,7 @@ fn what_is_not_read_is_named() {
         (86, &[1], "further devices"),
         (90, &[1], "larger blocks"),
         (12, &[13], "blocks of 2^13 bytes"),
-        (0, &[0], "no EROFS image"),
+        (0, &[0], "not an EROFS image"),
         (36, &[0xff; 4], "the superblock says 4294967295 blocks"),
         (40, &[0xff; 4], "metadata begins beyond its end"),
         (14, &[0xff; 2], "inode 65535"),
@@ -230,7 +230,7 @@ fn what_is_not_read_is_named() {
     assert!(Reader::open(broken.as_slice()).unwrap_err().to_string().contains("checksum"));
     for length in [0, 100, 1024, 1200, 4095] {
         let told = Reader::open(&plain[..length]).map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("no EROFS image") || told.contains("shorter than a block"), "{length}: {told}");
+        assert!(told.contains("not an EROFS image") || told.contains("shorter than a block"), "{length}: {told}");
     }
 }
 
@@ -256,7 +256,7 @@ fn small() -> (Vec<u8>, BTreeMap<&'static str, u64>) {
 
 #[test]
 #[ignore = "needs erofs-utils: scripts/test.sh"]
-fn damage_is_an_error_that_says_what_it_is() {
+fn damage_is_reported_precisely() {
     let (bytes, places) = small();
     let image = Reader::open(bytes.as_slice()).unwrap();
     image.check().unwrap();
@@ -271,10 +271,10 @@ fn damage_is_an_error_that_says_what_it_is() {
     let names = entries + 5 * 12;
     assert_eq!(&bytes[names..names + 7], b"...belo", "the names of dir");
     let cases: &[(&str, usize, &[u8], &str)] = &[
-        ("no layout", place("dir/file"), &[0x0b], "is none"),
+        ("no layout", place("dir/file"), &[0x0b], "invalid format"),
         ("compressed", place("dir/file"), &[0x03], "compressed data"),
         ("form", place("dir/file"), &[0x05, 0x10], "of form"),
-        ("no kind", place("dir/file") + 5, &[0], "its mode"),
+        ("no kind", place("dir/file") + 5, &[0], "invalid mode"),
         ("time", place("dir/file") + 40, &[0xff; 4], "nanoseconds"),
         ("longer than the image", place("dir/file") + 8, &[0xff, 0xff, 0xff, 0x7f], "ends beyond the end"),
         ("longer than anything", place("dir/file") + 8, &[0xff; 8], "no file is so long"),
@@ -287,9 +287,9 @@ fn damage_is_an_error_that_says_what_it_is() {
         ("its own prefix", place("dir/file") + 64 + 12 + 1, &[0x81], "prefixes of attribute names"),
         ("an empty link", place("link") + 8, &[0], "its target is empty"),
         ("a long link", place("link") + 8, &[0x01, 0x10], "t"),
-        ("no name", place("dir/file") + 44, &[0], "has no name"),
-        ("too many names", place("dir/file") + 44, &[2], "says 2 names, and has 1"),
-        ("a directory's names", place("dir") + 44, &[9], "says 9 names, and has 3"),
+        ("no name", place("dir/file") + 44, &[0], "has the link count 0"),
+        ("too many names", place("dir/file") + 44, &[2], "link count 2, found 1"),
+        ("a directory's names", place("dir") + 44, &[9], "link count 9, found 3"),
         ("name of the first", entries + 8, &[13], "first name of a block"),
         ("names beyond", entries + 8, &[0xfc, 0x0f], "first name of a block"),
         ("a name before", entries + 12 + 8, &[60], "behind each other"),
@@ -298,15 +298,15 @@ fn damage_is_an_error_that_says_what_it_is() {
         ("a slash", names + 4, b"/", "a name that is none"),
         ("a zero", names + 4, &[0], "a name that is none"),
         ("no kind in an entry", entries + 10, &[8], "something of no kind"),
-        ("another kind", entries + 2 * 12 + 10, &[1], "something else"),
+        ("another kind", entries + 2 * 12 + 10, &[1], "differs from its inode"),
         ("nid nowhere", entries + 3 * 12, &[0xff; 8], "lies beyond the end"),
         ("nid far", entries + 3 * 12, &[0xff, 0xff, 0xff, 0, 0, 0, 0, 0], "lies beyond the end"),
-        ("itself", entries + 2 * 12, &nid("dir"), "lies on something else"),
-        ("its parent", entries + 2 * 12, &nid(""), "lies on something else"),
-        ("two names", entries + 4 * 12, &nid("dir/file"), "lies on something else"),
-        ("not itself", entries, &nid("dir/below"), "what is above it"),
-        ("another parent", entries + 12, &nid("dir"), "what is above it"),
-        ("data of another", place("dir/file") + 16, &0_u32.to_le_bytes(), "lies on something else"),
+        ("itself", entries + 2 * 12, &nid("dir"), "overlaps other data"),
+        ("its parent", entries + 2 * 12, &nid(""), "overlaps other data"),
+        ("two names", entries + 4 * 12, &nid("dir/file"), "overlaps other data"),
+        ("not itself", entries, &nid("dir/below"), "entries . and .. are missing or wrong"),
+        ("another parent", entries + 12, &nid("dir"), "entries . and .. are missing or wrong"),
+        ("data of another", place("dir/file") + 16, &0_u32.to_le_bytes(), "overlaps other data"),
     ];
     for (what, at, spoil, want) in cases {
         let mut spoiled = bytes.clone();
@@ -381,7 +381,7 @@ fn ours() -> Vec<u8> {
 }
 
 #[test]
-fn images_of_our_writer_are_read_whole() {
+fn images_of_the_writer_are_read_completely() {
     let bytes = ours();
     let image = Reader::open(bytes.as_slice()).unwrap();
     let checked = image.check().unwrap();
@@ -431,7 +431,7 @@ proptest! {
     /// Each case spoils every EROFS file in several ways, the large ones in fewer.
     #[test]
     #[ignore = "needs erofs-utils: scripts/test.sh"]
-    fn spoiled_images_end_in_errors(seed in any::<u64>()) {
+    fn corrupt_images_are_errors(seed in any::<u64>()) {
         for (number, image) in spoilable().iter().enumerate() {
             for round in 0..(4_000_000 / image.len() as u64).clamp(2, 60) {
                 let mut random = numbers(seed ^ (number as u64) << 40 ^ round << 50);
@@ -443,7 +443,7 @@ proptest! {
     }
 
     #[test]
-    fn noise_is_no_image(bytes in prop::collection::vec(any::<u8>(), 0..9000)) {
+    fn noise_is_not_an_image(bytes in prop::collection::vec(any::<u8>(), 0..9000)) {
         bounded(&bytes);
         let mut magic = bytes;
         if magic.len() >= BLOCK {

@@ -109,7 +109,7 @@ impl<S: Sink> Parts<S> {
         if !self.xattrs.area().is_empty() {
             let at = at + RawInode::len(extended) as u64;
             self.output.put(at, self.xattrs.area())?;
-            self.xattrs.stands_at(at);
+            self.xattrs.area_written_at(at);
         }
         Ok(())
     }

@@ -1,16 +1,16 @@
-//! A directory's blocks: how long they are going to be ([`Measure`]), and their bytes ([`Block`]).
+//! A directory's blocks: how long they are going to be ([`DirentMeasure`]), and their bytes ([`Block`]).
 
 use crate::format::BLOCK;
 use crate::format::dirent::{LENGTH, RawDirent};
 
 /// The length of a directory whose entries are passed in order.
 #[derive(Default)]
-pub(super) struct Measure {
+pub(super) struct DirentMeasure {
     full: u64,
     used: usize,
 }
 
-impl Measure {
+impl DirentMeasure {
     pub(super) fn add(&mut self, name: &[u8]) {
         let length = LENGTH + name.len();
         if self.used + length > BLOCK {

@@ -11,10 +11,10 @@ pub enum WriteError {
     #[error("cannot write the image")]
     Sink(#[source] io::Error),
     /// Where names go that do not fit into memory.
-    #[error("cannot use the temporary file of an image's names")]
+    #[error("cannot access the temporary file of names")]
     Spill(#[source] io::Error),
     /// The EROFS file that has a file's blocks.
-    #[error("cannot read the image whose blocks are referred to")]
+    #[error("cannot read the referenced image")]
     Other(#[from] ReadError),
     /// The format has no place for it.
     #[error("an EROFS image cannot hold {what}")]
@@ -23,10 +23,10 @@ pub enum WriteError {
         what: String,
     },
     /// The caller is wrong: calls in another order, or another length than was said.
-    #[error("an image's writer was used wrongly: {0}")]
+    #[error("invalid use of the EROFS writer: {0}")]
     Misused(&'static str),
     /// A call failed before.
-    #[error("an image's writer failed before")]
+    #[error("the EROFS writer has failed before")]
     Broken,
 }
 

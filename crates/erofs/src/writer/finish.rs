@@ -4,11 +4,11 @@
 use super::blobs;
 use super::content::block_at;
 use super::devices::Table;
-use super::dirents::{Block, Measure};
+use super::dirents::{Block, DirentMeasure};
 use super::dirs::Record;
 use super::entry::{Dir, Entry};
 use super::error::WriteError;
-use super::names::{InOrder, Names, Sealed, Tell};
+use super::names::{EntryVisitor, Names, OrderedNames, SealedNames};
 use super::parts::Parts;
 use super::spill::Spill;
 use crate::format::inode::{self, RawInode};
@@ -23,7 +23,7 @@ const DOTS: [&[u8]; 2] = [b".", b".."];
 
 /// Bytes, blocks and inodes of the written file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenImage {
     /// Bytes of the EROFS file: a multiple of a block.
     pub size: u64,
     /// Inodes that have a name, the root among them.
@@ -51,7 +51,7 @@ struct FinishPlan {
 }
 
 /// The parts of an EROFS file other than its tree.
-pub(super) struct About {
+pub(super) struct FileSummary {
     pub(super) uuid: [u8; 16],
     pub(super) chunked: bool,
     pub(super) table: Table,
@@ -61,9 +61,9 @@ pub(super) struct About {
 
 impl<S: Sink> Parts<S> {
     /// Writes what is left.
-    pub(super) fn finish(mut self, about: &About) -> Result<(S, Written), WriteError> {
+    pub(super) fn finish(mut self, about: &FileSummary) -> Result<(S, WrittenImage), WriteError> {
         let names = std::mem::replace(&mut self.names, Names::new(0)).seal();
-        self.bury()?;
+        self.drop_unnamed_directories()?;
         let directories = self.measure(&names)?;
         self.write(&names)?;
         drop(names);
@@ -78,7 +78,7 @@ impl<S: Sink> Parts<S> {
             let (at, length) = RawInode::links_at(extended);
             output.put(nid.0 * SLOT + at, &names.to_le_bytes()[..length])
         })?;
-        let written = Written {
+        let written = WrittenImage {
             size: self.output.layout().end(),
             inodes: about.inodes - nameless + u64::from(directories),
             directories: u64::from(directories),
@@ -105,7 +105,7 @@ impl<S: Sink> Parts<S> {
     }
 
     /// Drops all below directories without a name, and gives the others' extended attributes their places.
-    fn bury(&mut self) -> Result<(), WriteError> {
+    fn drop_unnamed_directories(&mut self) -> Result<(), WriteError> {
         for id in 0..self.dirs.count() {
             let mut record = self.dirs.get(Dir(id), &mut self.spill)?;
             if id > 0 && !record.dead && self.dirs.get(Dir(record.parent), &mut self.spill)?.dead {
@@ -121,14 +121,14 @@ impl<S: Sink> Parts<S> {
     }
 
     /// The first time: lengths, and with them places. Answers how many directories there are.
-    fn measure(&mut self, names: &Sealed) -> Result<u32, WriteError> {
+    fn measure(&mut self, names: &SealedNames) -> Result<u32, WriteError> {
         let mut layout = self.output.layout().clone();
         let mut order = names.in_order();
         let mut alive = 0;
         let mut lost = Vec::new();
         for id in 0..self.dirs.count() {
             let mut record = self.dirs.get(Dir(id), &mut self.spill)?;
-            let mut measure = Measure::default();
+            let mut measure = DirentMeasure::default();
             each(&mut order, Dir(id), &mut self.spill, &mut |name, child, _| {
                 measure.add(name);
                 match child {
@@ -194,7 +194,7 @@ impl<S: Sink> Parts<S> {
     }
 
     /// The second time.
-    fn write(&mut self, names: &Sealed) -> Result<(), WriteError> {
+    fn write(&mut self, names: &SealedNames) -> Result<(), WriteError> {
         let mut order = names.in_order();
         let mut block = Block::default();
         let mut bytes = Vec::with_capacity(BLOCK);
@@ -267,7 +267,12 @@ impl<S: Sink> Parts<S> {
 }
 
 /// Passes the entries of a directory in order, including `.` and `..`, which no caller adds.
-fn each(order: &mut InOrder<'_>, dir: Dir, spill: &mut Spill, tell: Tell<'_, Child>) -> Result<(), WriteError> {
+fn each(
+    order: &mut OrderedNames<'_>,
+    dir: Dir,
+    spill: &mut Spill,
+    tell: EntryVisitor<'_, Child>,
+) -> Result<(), WriteError> {
     let mut dots = DOTS.into_iter().zip([Child::Itself, Child::Parent]).peekable();
     order.each(dir, spill, &mut |name, entry, spill| {
         while let Some((dot, child)) = dots.next_if(|(dot, _)| *dot < name) {

@@ -46,12 +46,12 @@ impl Links {
             self.changes.remove(&key);
         }
         if self.changes.len() > self.most {
-            self.put_aside(spill)?;
+            self.spill_to(spill)?;
         }
         Ok(())
     }
 
-    fn put_aside(&mut self, spill: &mut Spill) -> Result<(), WriteError> {
+    fn spill_to(&mut self, spill: &mut Spill) -> Result<(), WriteError> {
         let mut all: Vec<_> = self.changes.drain().collect();
         all.sort_unstable();
         let mut bytes = Vec::with_capacity(all.len() * RECORD);
@@ -134,7 +134,7 @@ mod tests {
 
     /// Changes in an order of their own, in many rows, against a map.
     #[test]
-    fn rows_are_told_together_and_in_order() {
+    fn link_rows_are_visited_in_order() {
         let mut spill = Spill::new(Box::new(tempfile::tempfile));
         let (mut links, mut map) = (Links::new(3), std::collections::BTreeMap::new());
         for n in 0..2000_u64 {

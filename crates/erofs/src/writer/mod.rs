@@ -32,13 +32,13 @@ use self::check::check_name;
 pub use devices::{Device, DeviceBlock};
 pub use entry::{Dir, Entry, Inode};
 pub use error::WriteError;
-pub use finish::Written;
+pub use finish::WrittenImage;
 
 use self::blobs::Blobs;
 use self::content::Content;
 use self::devices::Devices;
 use self::dirs::{Dirs, Record};
-use self::finish::About;
+use self::finish::FileSummary;
 use self::links::Links;
 use self::names::Names;
 use self::output::Output;
@@ -285,7 +285,7 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// The spill's.
-    pub fn look_up(&mut self, parent: Dir, name: &[u8]) -> Result<Option<Entry>, WriteError> {
+    pub fn lookup(&mut self, parent: Dir, name: &[u8]) -> Result<Option<Entry>, WriteError> {
         self.guard(|writer| writer.parts.names.get(parent, name, &writer.parts.spill))
     }
 
@@ -318,15 +318,15 @@ impl<S: Sink> Writer<S> {
     ///
     /// # Errors
     /// The sink's, the spill's; a file was not ended; one has too many names.
-    pub fn finish(mut self) -> Result<(S, Written), WriteError> {
+    pub fn finish(mut self) -> Result<(S, WrittenImage), WriteError> {
         self.guard(|writer| {
             if writer.content.is_some() {
                 return Err(WriteError::Misused("a file was begun and not ended"));
             }
-            writer.leave_unnamed()
+            writer.discard_unnamed()
         })?;
         let table = self.devices.finish(&mut self.parts.output)?;
-        self.parts.finish(&About { uuid: self.uuid, chunked: self.chunked, table, inodes: self.inodes })
+        self.parts.finish(&FileSummary { uuid: self.uuid, chunked: self.chunked, table, inodes: self.inodes })
     }
 
     /// After an error nothing more is done.
@@ -379,14 +379,14 @@ impl<S: Sink> Writer<S> {
 
     /// There is an inode without a name.
     fn made(&mut self, inode: Inode) -> Result<Inode, WriteError> {
-        self.leave_unnamed()?;
+        self.discard_unnamed()?;
         self.inodes += 1;
         self.unnamed = Some(inode);
         Ok(inode)
     }
 
-    /// Drops the inode that was made last and was not named.
-    fn leave_unnamed(&mut self) -> Result<(), WriteError> {
+    /// Drops the last created inode, which has no name.
+    fn discard_unnamed(&mut self) -> Result<(), WriteError> {
         match self.unnamed.take() {
             Some(inode) => self.parts.links.change(inode, -1, &mut self.parts.spill),
             None => Ok(()),

@@ -14,7 +14,7 @@ const LEAST: usize = 1 << 20;
 const MERGED: usize = 8;
 
 /// Receives names, with what stands under them.
-pub(super) type Tell<'a, T> = &'a mut dyn FnMut(&[u8], T, &mut Spill) -> Result<(), WriteError>;
+pub(super) type EntryVisitor<'a, T> = &'a mut dyn FnMut(&[u8], T, &mut Spill) -> Result<(), WriteError>;
 
 /// All names.
 pub(super) struct Names {
@@ -68,12 +68,12 @@ impl Names {
         self.table.add(dir.0, name, hash, value);
         let others: usize = self.runs.iter().map(|(_, run)| run.bytes()).sum();
         if self.table.bytes() > self.budget.saturating_sub(others).max(LEAST.min(self.budget)) {
-            self.put_aside(spill)?;
+            self.spill_to(spill)?;
         }
         Ok(before)
     }
 
-    fn put_aside(&mut self, spill: &mut Spill) -> Result<(), WriteError> {
+    fn spill_to(&mut self, spill: &mut Spill) -> Result<(), WriteError> {
         self.table.sort();
         let mut writer = RunWriter::new(self.table.len());
         for name in (0..self.table.len()).map_while(|n| self.table.at(n)) {
@@ -123,35 +123,40 @@ impl Names {
     }
 
     /// Puts everything into order: nothing is put or looked up after that.
-    pub(super) fn seal(mut self) -> Sealed {
+    pub(super) fn seal(mut self) -> SealedNames {
         self.table.sort();
-        Sealed { table: self.table, runs: self.runs.into_iter().map(|(_, run)| run).collect() }
+        SealedNames { table: self.table, runs: self.runs.into_iter().map(|(_, run)| run).collect() }
     }
 }
 
 /// All names, in order.
-pub(super) struct Sealed {
+pub(super) struct SealedNames {
     table: NameTable,
     runs: Vec<NameRun>,
 }
 
-impl Sealed {
-    pub(super) fn in_order(&self) -> InOrder<'_> {
-        InOrder { table: &self.table, next: 0, cursors: self.runs.iter().map(NameRun::cursor).collect() }
+impl SealedNames {
+    pub(super) fn in_order(&self) -> OrderedNames<'_> {
+        OrderedNames { table: &self.table, next: 0, cursors: self.runs.iter().map(NameRun::cursor).collect() }
     }
 }
 
 /// Reads names by directory and then as bytes.
-pub(super) struct InOrder<'a> {
+pub(super) struct OrderedNames<'a> {
     table: &'a NameTable,
     next: usize,
     /// The oldest first.
     cursors: Vec<Cursor>,
 }
 
-impl InOrder<'_> {
+impl OrderedNames<'_> {
     /// Tells the entries of one directory, in order. Directories must be asked for in order.
-    pub(super) fn each(&mut self, dir: Dir, spill: &mut Spill, tell: Tell<'_, Entry>) -> Result<(), WriteError> {
+    pub(super) fn each(
+        &mut self,
+        dir: Dir,
+        spill: &mut Spill,
+        tell: EntryVisitor<'_, Entry>,
+    ) -> Result<(), WriteError> {
         if self.cursors.is_empty() {
             while let Some((_, name, value)) = self.table.at(self.next).filter(|(of, ..)| *of == dir.0) {
                 self.next += 1;

@@ -20,7 +20,7 @@ fn next(seed: &mut u64) -> u64 {
 }
 
 #[test]
-fn runs_stay_few_however_many_names_come() {
+fn number_of_runs_is_bounded() {
     let mut spill = spill();
     // Each name is put aside by itself.
     let mut names = Names::new(0);

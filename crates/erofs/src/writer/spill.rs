@@ -7,17 +7,17 @@ use std::os::unix::fs::FileExt;
 use super::error::WriteError;
 
 /// Makes the file.
-pub(super) type Make = Box<dyn FnMut() -> io::Result<File> + Send>;
+pub(super) type SpillFactory = Box<dyn FnMut() -> io::Result<File> + Send>;
 
 /// The file, and how long it is.
 pub(super) struct Spill {
-    make: Make,
+    make: SpillFactory,
     file: Option<File>,
     end: u64,
 }
 
 impl Spill {
-    pub(super) fn new(make: Make) -> Self {
+    pub(super) fn new(make: SpillFactory) -> Self {
         Self { make, file: None, end: 0 }
     }
 

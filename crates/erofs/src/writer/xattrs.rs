@@ -28,7 +28,7 @@ pub(super) struct Xattrs {
 
 /// An attribute and its hash.
 #[derive(Clone, Copy)]
-struct One<'a> {
+struct HashedAttribute<'a> {
     attribute: Attribute<'a>,
     key: u128,
 }
@@ -66,7 +66,7 @@ impl Xattrs {
         while length + 4 * shared.len() > room && shared.len() < SHARED_MAX {
             // The longest first.
             let Some(one) = own.pop() else { break };
-            let Some(id) = self.stand_alone(&one, output)? else {
+            let Some(id) = self.write_separately(&one, output)? else {
                 own.push(one);
                 break;
             };
@@ -89,8 +89,8 @@ impl Xattrs {
         &self.area
     }
 
-    /// The area that was planned stands there: what is in it can be shared.
-    pub(super) fn stands_at(&mut self, at: u64) {
+    /// Records the offset of the planned area, whose attributes can be shared from then on.
+    pub(super) fn area_written_at(&mut self, at: u64) {
         for (key, offset) in std::mem::take(&mut self.news) {
             if let Some(id) = shared_id(at + offset as u64) {
                 self.remember(key, id);
@@ -104,8 +104,12 @@ impl Xattrs {
         }
     }
 
-    /// Writes an attribute at a place of its own; `None` where numbers do not reach.
-    fn stand_alone<S: Sink>(&mut self, one: &One<'_>, output: &mut Output<S>) -> Result<Option<u32>, WriteError> {
+    /// Writes an attribute outside of the area; `None` if its offset does not fit.
+    fn write_separately<S: Sink>(
+        &mut self,
+        one: &HashedAttribute<'_>,
+        output: &mut Output<S>,
+    ) -> Result<Option<u32>, WriteError> {
         if shared_id(output.layout().end()).is_none() {
             return Ok(None);
         }
@@ -118,7 +122,7 @@ impl Xattrs {
         Ok(Some(id))
     }
 
-    fn one<'a>(&self, name: &'a [u8], value: &'a [u8]) -> Result<One<'a>, WriteError> {
+    fn one<'a>(&self, name: &'a [u8], value: &'a [u8]) -> Result<HashedAttribute<'a>, WriteError> {
         let attribute = Attribute::new(name, value).ok_or_else(|| WriteError::attribute(name, value))?;
         let half = |state: &RandomState| {
             let mut hasher = state.build_hasher();
@@ -127,6 +131,6 @@ impl Xattrs {
             hasher.write(value);
             u128::from(hasher.finish())
         };
-        Ok(One { attribute, key: half(&self.keys.0) << 64 | half(&self.keys.1) })
+        Ok(HashedAttribute { attribute, key: half(&self.keys.0) << 64 | half(&self.keys.1) })
     }
 }

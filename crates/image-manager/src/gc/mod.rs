@@ -13,6 +13,7 @@ mod inventory;
 mod labels;
 mod manager;
 mod metrics;
+mod name_glob;
 mod node_status;
 mod node_time;
 mod options;

@@ -31,7 +31,7 @@ pub struct NodeImage {
     /// Up to five names, those by digest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub names: Vec<String>,
-    /// Size as the service tells it.
+    /// Size as reported by the image service.
     pub size_bytes: u64,
 }
 
@@ -56,7 +56,7 @@ impl NodeImages {
     }
 }
 
-/// A condition of a Node's status, as Kubernetes' `NodeCondition`.
+/// A node condition, as in the Kubernetes API.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeCondition {
@@ -65,13 +65,13 @@ pub struct NodeCondition {
     pub kind: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// When it was looked at.
+    /// Time of the last check.
     pub last_heartbeat_time: Timestamp,
-    /// Since when the status is what it is.
+    /// Time of the last change of the status.
     pub last_transition_time: Timestamp,
     /// CamelCase reason.
     pub reason: &'static str,
-    /// For people.
+    /// Human-readable message.
     pub message: &'static str,
 }
 
@@ -99,28 +99,28 @@ fn second(time: Timestamp) -> Timestamp {
     Timestamp::from_second(time.as_second()).unwrap_or(time)
 }
 
-/// A file system, by the names of the kubelet's summary.
+/// A file system, with the field names of the kubelet's summary API.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FsStatus {
-    /// A directory on it.
+    /// A directory on the file system.
     pub path: String,
-    /// Bytes in all.
+    /// Total bytes.
     pub capacity_bytes: u64,
-    /// Bytes that can be written.
+    /// Available bytes.
     pub available_bytes: u64,
-    /// Bytes that are taken, by whatever.
+    /// Used bytes.
     pub used_bytes: u64,
-    /// Inodes in all; 0 where they are made as needed.
+    /// Total inodes; 0 on file systems with dynamic inodes.
     pub inodes: u64,
-    /// Inodes that can be made.
+    /// Free inodes.
     pub inodes_free: u64,
-    /// Inodes that are taken.
+    /// Used inodes.
     pub inodes_used: u64,
-    /// Bytes that images take, as the service counts them.
+    /// Bytes used by images, as reported by the image service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images_bytes: Option<u64>,
-    /// Inodes that images take, as the service counts them.
+    /// Inodes used by images, as reported by the image service.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub images_inodes: Option<u64>,
 }
@@ -141,30 +141,30 @@ impl FsStatus {
     }
 }
 
-/// Images of the node and their disk.
+/// Images of the node and their file systems.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeStatus {
-    /// Images, the largest first, as a Node's status limits them.
+    /// Images, the largest first, limited as in a Node's status.
     pub images: NodeImages,
-    /// How many images there are in all.
+    /// Total number of images.
     pub image_count: usize,
-    /// Conditions of the node: disk pressure alone.
+    /// Node conditions; only `DiskPressure`.
     pub conditions: Vec<NodeCondition>,
     /// The file system of the images.
     pub image_fs: FsStatus,
-    /// The file system of containers' writable layers, where it is another one.
+    /// File system of the containers' writable layers, if it is a different one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_fs: Option<FsStatus>,
-    /// The file system of the root, where that is known.
+    /// File system of the root directory, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_fs: Option<FsStatus>,
-    /// The thresholds of disk pressure, and where each stands.
+    /// Eviction thresholds with their current values.
     pub eviction_signals: Vec<Observation>,
     /// Data that interrupted pulls left for later ones, where the service keeps it. The sizes of images do not include it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unfinished_pulls: Option<UnfinishedPulls>,
-    /// The engine that pulls images for a foreign runtime, and why.
+    /// Engine that pulls images for an external runtime, with the reason.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_engine: Option<String>,
 }

@@ -14,7 +14,7 @@ use super::plan::{Because, Plan};
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Outline {
-    /// Bytes that are to be freed.
+    /// Bytes to free.
     pub wanted_bytes: u64,
     /// Bytes that would be freed, as far as is known.
     pub frees_bytes: u64,
@@ -26,37 +26,37 @@ pub struct Outline {
     /// Percent of the file system used now, where it could be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub used_percent: Option<u64>,
-    /// Every image: those that would go in their order, then the others.
+    /// All images: first those to remove, in order, then the others.
     pub images: Vec<PlannedImage>,
 }
 
-/// An image of the outline.
+/// An image in a collection plan.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PlannedImage {
-    /// Id of the image as the runtime names it.
+    /// Image ID as reported by the runtime.
     pub id: String,
     /// Names, tags first.
     pub names: Vec<String>,
-    /// Size as the service tells it.
+    /// Size as reported by the image service.
     pub size_bytes: u64,
-    /// Since when it is here.
+    /// Time since which the image is present.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first_detected: Option<Timestamp>,
-    /// When it was last used.
+    /// Time of the last use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_used: Option<Timestamp>,
-    /// By whom.
+    /// Last user, as `NAMESPACE/POD/CONTAINER`.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub used_by: String,
-    /// Until when it goes after all others, because it was pulled before its use.
+    /// Time until which the image is removed only after all others, because it was pulled in advance.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Timestamp>,
-    /// `remove`, or a word for why it stays.
+    /// `remove`, or the rule that keeps it.
     pub decision: String,
-    /// The reason, for people.
+    /// Human-readable reason.
     pub why: String,
-    /// Bytes that its removal would free.
+    /// Bytes that the removal frees.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub frees_bytes: Option<u64>,
 }

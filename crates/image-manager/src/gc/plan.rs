@@ -16,7 +16,7 @@ pub struct Plan {
     pub remove: Vec<Removal>,
     /// Images to keep.
     pub kept: Vec<Kept>,
-    /// Bytes that were to be freed.
+    /// Bytes to free.
     pub wanted: u64,
     /// Bytes that are freed when all of it is done, as far as is known.
     pub frees: u64,
@@ -52,15 +52,15 @@ impl Removal {
     }
 }
 
-/// Why an image goes.
+/// Reason for the removal of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RemovedBecause {
-    /// The space is needed.
+    /// Space was needed.
     Space,
-    /// Nobody used it for too long.
+    /// Unused for longer than the maximum age.
     Age,
-    /// Everything unused was asked for.
+    /// The removal of all unused images was requested.
     Unused,
 }
 

@@ -48,25 +48,25 @@ impl Pressure {
 pub(super) struct Disks {
     /// The file system of the images.
     pub(super) images: Option<DiskSpace>,
-    /// The file system of containers' writable layers, where it is another one.
+    /// File system of the containers' writable layers, if it is a different one.
     pub(super) containers: Option<DiskSpace>,
     /// The file system of the root.
     pub(super) node: Option<DiskSpace>,
 }
 
-/// A threshold with its present measurement.
+/// An eviction threshold with its current measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Observation {
-    /// The signal, as in the configuration.
+    /// Eviction signal, as in the configuration.
     pub signal: &'static str,
-    /// Below how much there is pressure, as bytes or inodes.
+    /// Threshold in bytes or inodes.
     pub threshold: u64,
-    /// How much is left.
+    /// Available bytes or inodes.
     pub available: u64,
-    /// Of how much.
+    /// Capacity in bytes or inodes.
     pub capacity: u64,
-    /// True if less is left than the threshold.
+    /// True if the available amount is below the threshold.
     pub crossed: bool,
     #[serde(skip)]
     pub(super) of: Signal,

@@ -27,7 +27,7 @@ pub struct GcReport {
     pub pruned_records: usize,
 }
 
-/// An image that went.
+/// A removed image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemovedImage {
@@ -35,11 +35,11 @@ pub struct RemovedImage {
     pub id: String,
     /// Names of the image, tags first.
     pub names: Vec<String>,
-    /// Bytes that this freed: known, measured, or what the runtime says of its size.
+    /// Freed bytes: exact, measured, or the size reported by the runtime.
     pub freed_bytes: u64,
     /// Why the image was removed.
     pub because: RemovedBecause,
-    /// Until when it was protected, where it went all the same: nothing else sufficed.
+    /// Time until which the image was protected, if it was removed nevertheless because nothing else sufficed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub protected_until: Option<Timestamp>,
 }
@@ -72,7 +72,7 @@ pub enum GcError {
     /// Removals failed. What else was to be done has been done.
     #[error("wanted to free {wanted} bytes, but freed {freed} bytes space with errors in image deletion: {failures}")]
     Removal {
-        /// Bytes that were to be freed.
+        /// Bytes to free.
         wanted: u64,
         /// Bytes that were.
         freed: u64,

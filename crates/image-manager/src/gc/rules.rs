@@ -7,6 +7,8 @@ use std::fmt;
 use cri_api::Image;
 use serde::{Deserialize, Serialize};
 
+use super::name_glob::NameGlob;
+
 /// Which images a rule is about.
 ///
 /// By name: `registry.example/team/*` one level, `registry.example/**` everything below; without a tag every tag; `*` within
@@ -24,12 +26,12 @@ pub struct Pattern {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Of {
     /// Names, in normal form: `docker.io/library/busybox:*`; and ids. A host in any spelling is the same host.
-    Name(String),
+    Name(NameGlob),
     Label {
         key: String,
-        value: String,
+        value: NameGlob,
     },
-    Namespace(String),
+    Namespace(NameGlob),
 }
 
 /// Properties of an image that the list of the service does not hold.
@@ -63,17 +65,14 @@ impl Pattern {
             return wrong("there is white space in it");
         }
         let of = match text.split_once('=') {
-            None => match normal(text) {
-                Ok(normal) => Of::Name(normal),
-                Err(problem) => return wrong(&problem),
-            },
-            Some(("namespace", name)) if !name.is_empty() => Of::Namespace(name.to_owned()),
+            None => normal(text).and_then(|normal| NameGlob::of_names(&normal)).map(Of::Name),
+            Some(("namespace", name)) if !name.is_empty() => NameGlob::new(name).map(Of::Namespace),
             Some((key, value)) => match key.strip_prefix("label.").filter(|key| !key.is_empty()) {
-                Some(key) => Of::Label { key: key.to_owned(), value: value.to_owned() },
+                Some(key) => NameGlob::new(value).map(|value| Of::Label { key: key.to_owned(), value }),
                 None => return wrong("before the = stands label.KEY or namespace"),
             },
         };
-        Ok(Self { text: text.to_owned(), of })
+        of.map(|of| Self { text: text.to_owned(), of }).or_else(|problem| wrong(&problem))
     }
 
     /// The pattern as it was written.
@@ -92,18 +91,18 @@ impl Pattern {
     #[must_use]
     pub fn fits(&self, image: &Image, known: ImageDetails<'_>) -> bool {
         match &self.of {
-            Of::Name(normal) => {
+            Of::Name(glob) => {
                 let mut names = image.repo_tags.iter().chain(&image.repo_digests);
-                self.is_id(&image.id) || names.any(|name| matches_name(normal, name))
+                self.is_id(&image.id) || names.any(|name| matches_name(glob, name))
             }
             Of::Label { key, value } => {
                 let told = image.spec.as_ref().and_then(|spec| spec.annotations.get(key));
                 let label = known.labels.and_then(|labels| labels.get(key)).or(told);
-                label.is_some_and(|label| glob(value.as_bytes(), label.as_bytes()))
+                label.is_some_and(|label| value.matches(label))
             }
             Of::Namespace(name) => {
                 let namespace = known.used_by.split_once('/').map(|(namespace, _)| namespace);
-                namespace.is_some_and(|namespace| glob(name.as_bytes(), namespace.as_bytes()))
+                namespace.is_some_and(|namespace| name.matches(namespace))
             }
         }
     }
@@ -121,18 +120,14 @@ impl Pattern {
     }
 }
 
-fn matches_name(normal: &str, name: &str) -> bool {
+fn matches_name(glob: &NameGlob, name: &str) -> bool {
     // A runtime may list a name as it was asked for.
     let (host, below) = name.split_at(name.find('/').unwrap_or(0));
     let name = &*match oci::normal_host(host) {
         Ok(spelled) if spelled != host && !below.is_empty() => Cow::Owned(format!("{spelled}{below}")),
         _ => Cow::Borrowed(name),
     };
-    glob(normal.as_bytes(), name.as_bytes())
-        // A digest matches every name of its repository.
-        || name.split_once('@').is_some_and(|(repository, _)| {
-            normal.strip_suffix(":*").is_some_and(|own| glob(own.as_bytes(), repository.as_bytes()))
-        })
+    glob.matches(name)
 }
 
 impl TryFrom<String> for Pattern {
@@ -140,8 +135,8 @@ impl TryFrom<String> for Pattern {
 
     /// Pins that were stored. One whose host has no normal form, which no image has any more, is no reason to lose the others.
     fn try_from(text: String) -> Result<Self, PatternError> {
-        Self::parse(&text).or_else(|error| match normal(&text) {
-            Err(_) if !text.contains('=') => Ok(Self { of: Of::Name(text.clone()), text }),
+        Self::parse(&text).or_else(|error| match (normal(&text), NameGlob::of_names(&text)) {
+            (Err(_), Ok(glob)) if !text.contains('=') => Ok(Self { of: Of::Name(glob), text }),
             _ => Err(error),
         })
     }
@@ -199,35 +194,6 @@ fn normal_host(host: &str) -> Result<String, String> {
     }
 }
 
-/// Returns true if a text fits: `*` is any text without `/`, `**` any text.
-fn glob(pattern: &[u8], text: &[u8]) -> bool {
-    // Where to go on when the last star has to take one more byte: the place behind it, the text it began to take.
-    let (mut p, mut t) = (0, 0);
-    let mut narrow: Option<(usize, usize)> = None;
-    let mut wide: Option<(usize, usize)> = None;
-    loop {
-        if pattern[p..].starts_with(b"**") {
-            p += 2;
-            (wide, narrow) = (Some((p, t)), None);
-        } else if pattern.get(p) == Some(&b'*') {
-            p += 1;
-            narrow = Some((p, t));
-        } else if p == pattern.len() && t == text.len() {
-            return true;
-        } else if p < pattern.len() && pattern.get(p) == text.get(t) {
-            (p, t) = (p + 1, t + 1);
-        } else if let Some((behind, from)) = narrow.filter(|&(_, from)| text.get(from).is_some_and(|&b| b != b'/')) {
-            (p, t) = (behind, from + 1);
-            narrow = Some((behind, t));
-        } else if let Some((behind, from)) = wide.filter(|&(_, from)| from < text.len()) {
-            (p, t) = (behind, from + 1);
-            (wide, narrow) = (Some((behind, t)), None);
-        } else {
-            return false;
-        }
-    }
-}
-
 /// A rule of the configuration about images that collection considers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeepRule {
@@ -282,8 +248,6 @@ impl Pins {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-
     use super::*;
 
     #[test]
@@ -410,25 +374,5 @@ mod tests {
         assert!(serde_json::from_str::<Pins>("[\"\"]").is_err());
         assert!(pins.unpin(&Pattern::parse("busybox").expect("a pattern")));
         assert_eq!(pins.iter().count(), 0);
-    }
-
-    /// The plain way: slow, and easy to see through.
-    fn slow(pattern: &[u8], text: &[u8]) -> bool {
-        match pattern {
-            [] => text.is_empty(),
-            [b'*', b'*', rest @ ..] => (0..=text.len()).any(|n| slow(rest, &text[n..])),
-            [b'*', rest @ ..] => {
-                let reach = text.iter().position(|&b| b == b'/').unwrap_or(text.len());
-                (0..=reach).any(|n| slow(rest, &text[n..]))
-            }
-            [byte, rest @ ..] => text.first() == Some(byte) && slow(rest, &text[1..]),
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn glob_is_what_it_says(pattern in "[ab/*]{0,8}", text in "[ab/]{0,10}") {
-            prop_assert_eq!(glob(pattern.as_bytes(), text.as_bytes()), slow(pattern.as_bytes(), text.as_bytes()));
-        }
     }
 }

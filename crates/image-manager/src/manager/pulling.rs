@@ -167,7 +167,7 @@ impl ImageManager {
     /// Fingerprints of a pull's dependencies. Files are read off this thread: their file system may not answer.
     async fn marks(&self, registry: &str, lookup: &mut CredentialLookup<'_>) -> Marks {
         let (keyring, fingerprint) = (self.keyring(), self.registry_fingerprint.clone());
-        let blocks = fingerprint.is_some() || keyring.as_ref().is_some_and(|keyring| keyring.looks_at_files());
+        let blocks = fingerprint.is_some() || keyring.as_ref().is_some_and(|keyring| keyring.reads_files());
         let marks = move |image: &str, registry: &str, requester: &Requester| Marks {
             keyring: keyring.map_or(0, |keyring| keyring.fingerprint(image, requester)),
             registry: fingerprint.map_or(0, |fingerprint| fingerprint(registry)),

@@ -8,20 +8,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::PodRef;
 
-/// The origin of the wish for an image.
+/// Origin of a request for an image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum WantedBy {
-    /// A pod of this node.
+    /// A pod on this node.
     Pod {
         /// Namespace of the pod.
         namespace: String,
         /// Name of the pod.
         name: String,
     },
-    /// A client of the CRI socket that named no pod.
+    /// A CRI client that named no pod.
     Client,
-    /// A command of the command line, or a request to the admin API.
+    /// A command, or a request to the admin API.
     Command,
 }
 
@@ -45,23 +45,23 @@ impl std::fmt::Display for WantedBy {
     }
 }
 
-/// The step that a pull has reached.
+/// Current step of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PullStep {
-    /// Waits for its turn.
+    /// Queued.
     Queued,
-    /// Runs; the service behind reports no progress, or none yet.
+    /// Running; the image service has reported no progress.
     Pulling,
-    /// The registry is asked what the name stands for.
+    /// Resolving the name to a digest.
     Resolving,
     /// Layers are fetched and unpacked.
     Fetching,
-    /// The image is being made durable and visible.
+    /// Committing the image.
     Committing,
 }
 
-/// A pull that runs or waits.
+/// A running or queued pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PullInFlight {
@@ -69,36 +69,35 @@ pub struct PullInFlight {
     pub id: u64,
     /// The image as it was requested.
     pub image: String,
-    /// Up to 16 of those that wait for it.
+    /// Up to 16 of the callers that wait for the pull.
     pub wanted_by: Vec<WantedBy>,
-    /// How many wait for it; 0: it goes on for a while in case somebody comes back.
+    /// Number of waiting callers. A pull without callers continues for a short time, so that a reconnecting caller can join it.
     pub waiters: usize,
-    /// When it was first wanted.
+    /// Time of the first request.
     pub since: Timestamp,
-    /// How long that is ago.
+    /// Time since the first request.
     pub elapsed_milliseconds: u64,
-    /// How far it has come.
+    /// Current step.
     pub step: PullStep,
-    /// How many pulls are admitted before it and itself: 1 is the next. Only while it is queued.
+    /// Position in the queue; 1 is the next pull to start. Only while the pull is queued.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_position: Option<usize>,
-    /// Compressed bytes that have to come; layers that are present or come with another pull are left out.
+    /// Compressed bytes to fetch, without layers that are present or fetched by another pull.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// Compressed bytes that came.
+    /// Compressed bytes received.
     pub received_bytes: u64,
-    /// Bytes of layers that were unpacked.
+    /// Uncompressed bytes unpacked.
     pub unpacked_bytes: u64,
-    /// Compressed bytes that came per second, over the last seconds; only while layers are fetched.
+    /// Compressed bytes per second over the last seconds; only while layers are fetched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_second: Option<u64>,
-    /// The layers, lowest first; `None` where the service tells of none: before the name is resolved, and always where a container
-    /// runtime pulls by itself.
+    /// The layers, lowest first. Absent before the name is resolved, and always for pulls by a container runtime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layers: Option<Vec<LayerInFlight>>,
 }
 
-/// A layer of a pull that runs.
+/// A layer of a running pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LayerInFlight {
@@ -106,59 +105,59 @@ pub struct LayerInFlight {
     pub digest: String,
     /// Compressed size.
     pub size_bytes: u64,
-    /// Compressed bytes that came.
+    /// Compressed bytes received.
     pub received_bytes: u64,
-    /// Bytes of the tar stream that were unpacked.
+    /// Uncompressed bytes unpacked.
     pub unpacked_bytes: u64,
     /// The state of the layer.
     pub state: LayerState,
 }
 
-/// The end of a pull.
+/// Outcome of a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PullOutcome {
-    /// The image is here.
+    /// The image is present.
     Pulled,
-    /// The image was here when the turn of the pull came: nothing was pulled.
+    /// The image was already present when the pull left the queue; nothing was pulled.
     Present,
     /// The pull failed.
     Failed,
-    /// Nobody waited for it any more, or the process ended.
+    /// All callers cancelled, or the process stopped.
     Cancelled,
 }
 
-/// A pull that ended.
+/// A finished pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct EndedPull {
-    /// Number of the end, unique in its process and rising by one.
+    /// Sequence number of the finished pull, unique in its process.
     pub number: u64,
-    /// The number that the pull had while it ran.
+    /// ID of the pull while it was running.
     pub id: u64,
     /// The image as it was requested.
     pub image: String,
-    /// Up to 16 of those that wanted it.
+    /// Up to 16 of the callers that requested the pull.
     pub wanted_by: Vec<WantedBy>,
-    /// When it was first wanted.
+    /// Time of the first request.
     pub since: Timestamp,
-    /// When it ended.
+    /// Time at which the pull finished.
     pub ended: Timestamp,
-    /// How long it took, the wait for its turn included.
+    /// Duration, including the time in the queue.
     pub duration_milliseconds: u64,
-    /// How long it waited for its turn.
+    /// Time in the queue.
     pub queued_milliseconds: u64,
-    /// Compressed bytes that came.
+    /// Compressed bytes received.
     pub received_bytes: u64,
-    /// How it ended.
+    /// Outcome of the pull.
     pub outcome: PullOutcome,
-    /// Id of the image as the runtime has it, where it is here.
+    /// Image ID as reported by the runtime, if the image is present.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_ref: Option<String>,
-    /// Of a failure: its cause in one word, as in the metric `imagelet_pull_failures_total`.
+    /// Cause of a failure, as in the metric `imagelet_pull_failures_total`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// Of a failure: the last error, one line.
+    /// Last error of a failed pull, in one line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }

@@ -163,7 +163,7 @@ async fn signatures_that_do_not_count() {
     let huge = signed.key.sign(&[payload(&name, &digest), vec![b' '; 20_000]].concat());
     let cases = [
         (TestKey::generate().sign_image(&name, &digest), "it was not made with the key"),
-        (signed.signature("signed/app", &other), "which is another image"),
+        (signed.signature("signed/app", &other), "is for another image"),
         (signed.signature("signed/other", &digest), "which matchRepository does not accept"),
         (tampered, "it was not made with the key"),
         (huge, "its payload is larger than is looked at"),

@@ -1,12 +1,13 @@
 //! Suggestions for commands and flags that do not exist: those of other programs by a table, misspelt ones by edit distance. Suggests
-//! nothing for names that are only remotely similar. Called by [`super::whole`].
+//! only flags that the command has. Called by [`super::whole`].
 
-use crate::config::removed::REMOVED;
 use std::ffi::OsString;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, Error};
+use clap::{Arg, Command, Error};
+
+use crate::config::removed::REMOVED;
 
 /// Commands of podman, docker, nerdctl, crictl, ctr, skopeo and kubectl, with our equivalents.
 const COMMANDS: [(&str, &str); 28] = [
@@ -43,28 +44,32 @@ const COMMANDS: [(&str, &str); 28] = [
     ("system", "`imagelet df`, `imagelet gc` or `imagelet status`"),
 ];
 
-/// Flags of the same programs.
-const FLAGS: [(&str, &str); 19] = [
-    ("--all-platforms", "--platform says which one"),
-    ("--authfile", "--docker-config-path FILE says where credentials are"),
-    ("--data-root", "--root DIRECTORY"),
-    ("--debug", "--log-level debug"),
-    ("-D", "--log-level debug"),
-    ("--digests", "`imagelet images --digests`"),
-    ("--filter", "`imagelet images --filter KEY=VALUE`"),
-    ("--force", "nothing has to be forced"),
-    ("--format", "-o json, -o jsonpath=TEMPLATE or -o custom-columns=NAME:PATH"),
-    ("--image-service-endpoint", "--image-endpoint ENDPOINT"),
-    ("--no-headers", "-o name or -q print no titles"),
-    ("--noheading", "-o name or -q print no titles"),
-    ("--password", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
-    ("--storage-root", "--root DIRECTORY"),
-    ("--template", "-o jsonpath=TEMPLATE"),
-    ("--username", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
-    ("-u", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
-    ("--verbose", "--log-level debug"),
-    ("-v", "--log-level debug"),
+/// Flags of the same programs: the flag, our flag that a command must have for the hint, and the hint. Without such a flag, the hint holds
+/// for every command.
+const FLAGS: [(&str, &str, &str); 19] = [
+    ("--all-platforms", "platform", "--platform says which one"),
+    ("--authfile", "docker-config-path", "--docker-config-path FILE says where credentials are"),
+    ("--data-root", "root", "--root DIRECTORY"),
+    ("--debug", "log-level", "--log-level debug"),
+    ("-D", "log-level", "--log-level debug"),
+    ("--digests", "", "`imagelet images --digests`"),
+    ("--filter", "", "`imagelet images --filter KEY=VALUE`"),
+    ("--force", "", "nothing has to be forced"),
+    ("--format", FORMAT, "-o json, -o jsonpath=TEMPLATE or -o custom-columns=NAME:PATH"),
+    ("--image-service-endpoint", "image-endpoint", "--image-endpoint ENDPOINT"),
+    ("--no-headers", FORMAT, "-o name or -q print no titles"),
+    ("--noheading", FORMAT, "-o name or -q print no titles"),
+    ("--password", "creds", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
+    ("--storage-root", "root", "--root DIRECTORY"),
+    ("--template", FORMAT, "-o jsonpath=TEMPLATE"),
+    ("--username", "creds", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
+    ("-u", "creds", "--creds USER:PASSWORD, or the variable IMAGELET_CREDS"),
+    ("--verbose", "log-level", "--log-level debug"),
+    ("-v", "log-level", "--log-level debug"),
 ];
+
+/// The flag `--output` where it is the format of results; in some commands it is a file.
+const FORMAT: &str = "output FORMAT";
 
 /// Returns the error with a matching suggestion, if there is one.
 pub(super) fn better(mut error: Error, root: &mut Command, words: &[OsString]) -> Error {
@@ -105,9 +110,8 @@ fn command_hint(word: &str, command: &Command) -> Option<String> {
     if let Some((_, hint)) = COMMANDS.iter().find(|(name, _)| *name == word) {
         return Some((*hint).to_owned());
     }
-    let names: Vec<&str> = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Command::get_name).collect();
-    let near = nearest(word, &names);
-    (!near.is_empty()).then(|| format!("there is {}", near.join(" and ")))
+    let names = command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(Command::get_name);
+    there_is("", &base::closest(word, names))
 }
 
 fn flag_hint(word: &str, command: &Command) -> Option<String> {
@@ -119,32 +123,27 @@ fn flag_hint(word: &str, command: &Command) -> Option<String> {
     if flag == "-a" || flag == "--all" {
         return (command.get_name() == "images").then(|| "all images are listed".to_owned());
     }
-    if let Some((_, hint)) = FLAGS.iter().find(|(name, _)| *name == flag) {
-        return Some((*hint).to_owned());
+    if let Some((_, ours, hint)) = FLAGS.iter().find(|(name, ..)| *name == flag) {
+        return (ours.is_empty() || has_flag(command, ours)).then(|| (*hint).to_owned());
     }
     let name = flag.strip_prefix("--")?;
     if let Some(removed) = REMOVED.iter().find(|removed| removed.flag == name) {
         return Some(format!("{flag} was removed: {}", removed.now));
     }
-    let names: Vec<&str> = command.get_arguments().filter_map(|arg| arg.get_long()).collect();
-    let near = nearest(name, &names);
-    (!near.is_empty())
-        .then(|| format!("there is {}", near.iter().map(|name| format!("--{name}")).collect::<Vec<_>>().join(" and ")))
+    there_is("--", &base::closest(name, command.get_arguments().filter_map(Arg::get_long)))
 }
 
-/// Returns the names at the smallest distance, if that is small enough.
-fn nearest<'n>(word: &str, names: &[&'n str]) -> Vec<&'n str> {
-    let limit = match word.chars().count() {
-        0..=2 => 0,
-        3..=5 => 1,
-        6..=9 => 2,
-        _ => 3,
-    };
-    let distances: Vec<(usize, &'n str)> = names.iter().map(|name| (strsim::osa_distance(word, name), *name)).collect();
-    let Some(smallest) = distances.iter().map(|(distance, _)| *distance).min().filter(|least| *least <= limit) else {
-        return Vec::new();
-    };
-    distances.into_iter().filter(|(distance, _)| *distance == smallest).map(|(_, name)| name).collect()
+/// Returns true if the command has a flag, given as `name` or as `name VALUE`.
+fn has_flag(command: &Command, flag: &str) -> bool {
+    let (name, value) = flag.split_once(' ').map_or((flag, None), |(name, value)| (name, Some(value)));
+    let is_flag = |arg: &&Arg| arg.get_long() == Some(name);
+    let values = |arg: &Arg| arg.get_value_names().and_then(|names| names.first()).map(|name| name.as_str().to_owned());
+    command.get_arguments().find(is_flag).is_some_and(|arg| value.is_none() || values(arg).as_deref() == value)
+}
+
+fn there_is(dashes: &str, names: &[&str]) -> Option<String> {
+    let names: Vec<String> = names.iter().map(|name| format!("{dashes}{name}")).collect();
+    (!names.is_empty()).then(|| format!("there is {}", names.join(" and ")))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use base::GoDuration;
 use cri_api::{Image, ImageSpec, ImageStatus};
 use futures::StreamExt as _;
-use glob::{MatchOptions, Pattern};
+use globset::{GlobBuilder, GlobMatcher};
 use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ use crate::images::Images;
 /// Conditions of `-f`. References are alternatives; all other conditions must hold.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Filters {
-    references: Vec<Pattern>,
+    references: Vec<GlobMatcher>,
     labels: Vec<(String, Option<String>)>,
     dangling: Option<bool>,
     pinned: Option<bool>,
@@ -54,8 +54,9 @@ impl Filters {
             };
             match key {
                 "reference" => {
-                    let pattern = Pattern::new(value);
-                    filters.references.push(pattern.map_err(|error| wrong(&format!("it is no pattern: {error}")))?);
+                    let pattern = GlobBuilder::new(value).literal_separator(true).build();
+                    let pattern = pattern.map_err(|error| wrong(&format!("it is no pattern: {}", error.kind())))?;
+                    filters.references.push(pattern.compile_matcher());
                 }
                 "label" => {
                     let (key, value) = value.split_once('=').map_or((value, None), |(k, v)| (k, Some(v.to_owned())));
@@ -93,11 +94,10 @@ impl Filters {
         let (repository, rest) = repository_and_rest(name);
         let path = repository.split_once('/').map_or(repository, |(_, path)| path);
         let last = repository.rsplit_once('/').map_or(repository, |(_, last)| last);
-        let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
         [repository, path, last]
             .iter()
             .flat_map(|part| [(*part).to_owned(), format!("{part}{rest}")])
-            .any(|candidate| self.references.iter().any(|pattern| pattern.matches_with(&candidate, options)))
+            .any(|candidate| self.references.iter().any(|pattern| pattern.is_match(&candidate)))
     }
 
     /// Returns true if the image matches all filters. `span` is the range of `before` and `since`.

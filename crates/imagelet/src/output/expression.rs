@@ -116,7 +116,7 @@ mod tests {
             ("jsonpath={range .a[*]}{.b}", "a {range} has no {end}"),
             ("jsonpath={end}", "outside of a {range}"),
             ("jsonpath={id}", "a path begins with a dot"),
-            ("jsonpath={.a[x]}", "neither an index, a slice nor a quoted name"),
+            ("jsonpath={.a[x]}", "expected selector"),
             ("jsonpath={.a[?(@.b==)]}", "{.a[?(@.b==)]}"),
             ("jsonpath={\"\\q\"}", "escape"),
             ("custom-columns=ID", "is not NAME:PATH"),

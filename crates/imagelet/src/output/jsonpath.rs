@@ -1,9 +1,12 @@
-//! kubectl's JSONPath templates: `{.items[*].id}`, `{range .items[*]}{.id}{"\n"}{end}`, filters, slices, quoted text. Paths are translated
-//! into those of RFC 9535, which a library evaluates. As in kubectl, a missing field is no error and yields nothing, `$` and `@` are the
-//! current object, and no line end is added. Called by the parent module.
+//! kubectl's JSONPath templates: `{.items[*].id}`, `{range .items[*]}{.id}{"\n"}{end}`, filters, slices, quoted text. Paths are those of
+//! RFC 9535 but for the way names are written; `jsonpath-rust` parses and evaluates them. As in kubectl, a missing field is no error and
+//! yields nothing, `$` and `@` are the current object, and no line end is added. Called by the parent module.
 
+use jsonpath_rust::parser::errors::JsonPathError;
+use jsonpath_rust::parser::model::{JpQuery, Segment};
+use jsonpath_rust::parser::parse_json_path;
+use jsonpath_rust::query::js_path_process;
 use serde_json::Value;
-use serde_json_path::JsonPath;
 
 /// A parsed template.
 #[derive(Debug)]
@@ -19,9 +22,9 @@ enum Node {
 /// A path below the current object.
 #[derive(Debug)]
 pub(crate) struct Query {
-    path: JsonPath,
+    path: JpQuery,
     /// The rest of the path after a leading `items`.
-    of_items: Option<String>,
+    of_items: Option<JpQuery>,
 }
 
 impl Template {
@@ -40,16 +43,8 @@ impl Template {
             let mut action = after[..end].trim();
             rest = &after[end + 1..];
             while !action.is_empty() {
-                let end = find_outside(action, |c, depth| c.is_whitespace() && depth == 0).unwrap_or(action.len());
-                let (word, others) = action.split_at(end);
-                action = others.trim_start();
-                match word {
-                    "range" => {
-                        let end = find_outside(action, |c, depth| c.is_whitespace() && depth == 0);
-                        let (path, others) = action.split_at(end.unwrap_or(action.len()));
-                        action = others.trim_start();
-                        open.push((Query::parse(path)?, std::mem::take(&mut nodes)));
-                    }
+                match next_word(&mut action) {
+                    "range" => open.push((Query::parse(next_word(&mut action))?, std::mem::take(&mut nodes))),
                     "end" => {
                         let (query, outer) = open.pop().ok_or("{end} stands outside of a {range}")?;
                         let inner = std::mem::replace(&mut nodes, outer);
@@ -97,19 +92,29 @@ pub(super) fn text_of(value: &Value) -> String {
 impl Query {
     /// Parses a path.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let segments = translate(text).map_err(|why| format!("{text:?}: {why}"))?;
-        let path = compile(&segments.concat()).map_err(|why| format!("{text:?}: {why}"))?;
-        let of_items = segments.split_first().filter(|(first, _)| *first == "['items']");
-        Ok(Self { path, of_items: of_items.map(|(_, rest)| rest.concat()) })
+        let parsed = rfc9535(text).and_then(|path| parse_json_path(&path).map_err(|error| reason(&error)));
+        let path = parsed.map_err(|why| format!("{text:?}: {why}"))?;
+        let rest = path.segments.split_first().filter(|(first, _)| **first == Segment::name("items"));
+        let of_items = rest.map(|(_, rest)| JpQuery::new(rest.to_vec()));
+        Ok(Self { path, of_items })
     }
 
     /// Returns the values that the path selects. At the root, `items` also selects the list of a document that has another name.
     pub(super) fn find<'v>(&self, value: &'v Value, is_root: bool) -> Vec<&'v Value> {
-        let list = list_in(value).filter(|_| is_root);
-        if let (Some(rest), Some(list)) = (&self.of_items, list) {
-            return compile(rest).map(|path| path.query(list).all()).unwrap_or_default();
-        }
-        self.path.query(value).all()
+        let (path, value) = match (&self.of_items, list_in(value)) {
+            (Some(rest), Some(list)) if is_root => (rest, list),
+            _ => (&self.path, value),
+        };
+        // An error is a result that is no part of the document, which only a function has. No path ends with a function.
+        js_path_process(path, value).unwrap_or_default().into_iter().map(|selected| selected.val).collect()
+    }
+}
+
+/// Returns the reason of a parser's error in one line.
+fn reason(error: &JsonPathError) -> String {
+    match error {
+        JsonPathError::PestError(error) => error.variant.message().into_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -126,108 +131,80 @@ pub(super) fn list_in(value: &Value) -> Option<&Value> {
     list.filter(|_| lists.next().is_none())
 }
 
-fn compile(segments: &str) -> Result<JsonPath, String> {
-    JsonPath::parse(&format!("${segments}")).map_err(|error| error.to_string())
-}
-
-/// Translates a path into segments of RFC 9535.
-fn translate(path: &str) -> Result<Vec<String>, String> {
-    let mut segments = Vec::new();
-    let mut rest = path.strip_prefix(['$', '@']).unwrap_or(path);
+/// Returns a path with its names and texts as RFC 9535 writes them: kubectl's names have no quotes, may contain `-` and `/`, and a
+/// backslash takes the following character as it is (`.labels.app\.kubernetes\.io/name`).
+fn rfc9535(path: &str) -> Result<String, String> {
     if !path.starts_with(['$', '@', '.', '[']) {
         return Err("a path begins with a dot".to_owned());
     }
-    while !rest.is_empty() {
-        let (descent, after) = match (rest.strip_prefix(".."), rest.strip_prefix('.')) {
-            (Some(after), _) => ("..", after),
-            (None, Some("")) => break,
-            (None, Some(after)) => ("", after),
-            (None, None) if rest.starts_with('[') => ("", rest),
-            (None, None) => return Err(format!("{rest:?} stands behind a bracket without a dot")),
-        };
-        let segment;
-        (segment, rest) = if after.starts_with('[') { bracket(after)? } else { name(after)? };
-        segments.push(format!("{descent}{segment}"));
-    }
-    Ok(segments)
-}
-
-/// Splits off a name up to the next dot or bracket. A backslash quotes the following character: `.labels.app\.kubernetes\.io/name`.
-fn name(text: &str) -> Result<(String, &str), String> {
-    let mut name = String::new();
-    let mut chars = text.char_indices();
-    let mut end = text.len();
-    while let Some((at, c)) = chars.next() {
-        match c {
-            '\\' => name.extend(chars.next().map(|(_, c)| c)),
-            '.' | '[' => {
-                end = at;
-                break;
-            }
-            ']' | ',' | '$' | '@' | '{' | '}' => return Err(format!("{c:?} cannot stand in a name: write ['…']")),
-            c => name.push(c),
-        }
-    }
-    match name.as_str() {
-        "" => Err("a name is empty".to_owned()),
-        "*" => Ok(("[*]".to_owned(), &text[end..])),
-        name => Ok((format!("[{}]", literal(name)), &text[end..])),
-    }
-}
-
-/// Splits off a pair of brackets: `[*]`, `[0]`, `[-1:]`, `['a','b']`, `[?(@.a=="b")]`.
-fn bracket(text: &str) -> Result<(String, &str), String> {
-    let inside = &text[1..];
-    let end = find_outside(inside, |c, depth| c == ']' && depth == 0).ok_or("a bracket is not closed")?;
-    let (inside, rest) = (inside[..end].trim(), &inside[end + 1..]);
-    if let Some(condition) = inside.strip_prefix('?') {
-        return Ok((format!("[?{}]", filter(condition)?), rest));
-    }
-    let mut selectors = Vec::new();
-    let mut left = inside;
-    loop {
-        let end = find_outside(left, |c, _| c == ',').unwrap_or(left.len());
-        let selector = left[..end].trim();
-        let is_number = !selector.is_empty() && selector.chars().all(|c| c.is_ascii_digit() || "-:".contains(c));
-        selectors.push(match selector {
-            "*" => "*".to_owned(),
-            quoted if quoted.starts_with(['\'', '"']) => literal(&unquote(quoted)?),
-            number if is_number => number.to_owned(),
-            other => return Err(format!("{other:?} is neither an index, a slice nor a quoted name")),
-        });
-        if end == left.len() {
-            return Ok((format!("[{}]", selectors.join(",")), rest));
-        }
-        left = &left[end + 1..];
-    }
-}
-
-/// Translates a condition with its paths and texts.
-fn filter(condition: &str) -> Result<String, String> {
-    let mut out = String::new();
-    let mut rest = condition;
+    let mut out = "$".to_owned();
+    let mut rest = path.strip_prefix(['$', '@']).unwrap_or(path);
+    // Within brackets, a path is an operand of a filter.
+    let mut depth = 0_usize;
     while let Some(c) = rest.chars().next() {
-        let end = match c {
+        let length = match c {
             '"' | '\'' => {
-                let end = quoted_end(rest).unwrap_or(rest.len());
+                let end = quoted_end(rest).ok_or("a quote is not closed")?;
                 out.push_str(&literal(&unquote(&rest[..end])?));
                 end
             }
-            '@' | '$' => {
-                let stops = |c: char, depth: usize| depth == 0 && (c.is_whitespace() || "=!<>&|)".contains(c));
-                let end = find_outside(rest, stops).unwrap_or(rest.len());
-                out.push(c);
-                out.push_str(&translate(&rest[..end])?.concat());
-                end
+            '.' => {
+                let dots = if rest.starts_with("..") { ".." } else { "." };
+                let (name, length) = name(&rest[dots.len()..], depth > 0);
+                let after = &rest[dots.len() + length..];
+                out.push_str(if dots == ".." { dots } else { "" });
+                match name.as_str() {
+                    "" if after.starts_with('[') || rest == "." => {}
+                    "" => return Err("a name is empty".to_owned()),
+                    "*" => out.push_str("[*]"),
+                    name => out.push_str(&format!("[{}]", literal(name))),
+                }
+                dots.len() + length
             }
             c => {
-                out.push(c);
-                c.len_utf8()
+                match c {
+                    '[' | '(' => depth += 1,
+                    ']' | ')' => depth = depth.saturating_sub(1),
+                    _ => {}
+                }
+                // A number is taken whole: the point in it begins no name.
+                let number = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+                let length = number.max(c.len_utf8());
+                out.push_str(&rest[..length]);
+                length
             }
         };
-        rest = &rest[end..];
+        rest = &rest[length..];
     }
     Ok(out)
+}
+
+/// Returns the name at the start, and its length in the text.
+fn name(text: &str, in_filter: bool) -> (String, usize) {
+    let is_end = |c: char| ".[],$@{}".contains(c) || in_filter && (c.is_whitespace() || "=!<>&|()".contains(c));
+    let mut name = String::new();
+    let mut chars = text.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '\\' => name.extend(chars.next().map(|(_, c)| c)),
+            c if is_end(c) => return (name, at),
+            c => name.push(c),
+        }
+    }
+    (name, text.len())
+}
+
+/// Returns a text in quotes. JSON's form is one of RFC 9535's.
+fn literal(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Splits off the first word: whitespace within brackets and quotes is part of it.
+fn next_word<'t>(text: &mut &'t str) -> &'t str {
+    let end = find_outside(text, |c, depth| c.is_whitespace() && depth == 0).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    *text = rest.trim_start();
+    word
 }
 
 /// Returns the index after a quoted text at the start.
@@ -295,16 +272,6 @@ fn unquote(quoted: &str) -> Result<String, String> {
         });
     }
     Ok(text)
-}
-
-/// Returns a text as a literal of RFC 9535.
-fn literal(text: &str) -> String {
-    let escaped = |c: char| match c {
-        '\'' | '\\' => format!("\\{c}"),
-        c if c < ' ' => format!("\\u{:04x}", u32::from(c)),
-        c => c.to_string(),
-    };
-    format!("'{}'", text.chars().map(escaped).collect::<String>())
 }
 
 #[cfg(test)]

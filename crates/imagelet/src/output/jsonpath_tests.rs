@@ -1,5 +1,6 @@
 //! Tests of templates, with the answers that kubectl gives.
 
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
@@ -26,7 +27,7 @@ fn templates_as_kubectl_has_them() {
         (r"{['kind']}", "List"),
         (r".items[*].name", "one two"),
         (r"{.items[*].name}", "one two"),
-        (r"{.items[*]['name','size']}", "one 12 two 30"),
+        (r"{.items[*]['name','size']}", "one two 12 30"),
         (r"{.items[0].name}", "one"),
         (r"{.items[-1].name}", "two"),
         (r"{.items[1].tags[0:2]}", "t1 t2"),
@@ -77,4 +78,26 @@ fn the_list_of_a_document_is_called_items_too() {
     assert_eq!(ids.render(&json!({ "images": items, "pins": [] })), "");
     assert_eq!(Template::parse("{.images[*].id}").expect("parses").render(&json!({ "images": items })), "a b");
     assert_eq!(Template::parse("{[1].id}").expect("parses").render(&items), "b");
+}
+
+#[test]
+fn errors_are_one_line() {
+    for path in
+        [".a[x]", ".a[?(@.b==)]", ".a[?(@.b", ".a['b]", ".a]", ".a[1.5]", ".a,b", "[", ".a[99999999999999999999]"]
+    {
+        let error = Query::parse(path).expect_err(path);
+        assert!(error.starts_with(&format!("{path:?}: ")) && !error.contains('\n'), "{error}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn parser_and_evaluation_never_panic(text in "[.a*0-9:,?@$()<>=!&|'\"\\\\ \\[\\]{}é-]{0,24}", any in ".{0,40}") {
+        let value = json!({ "a": [1, { "a": [2, 3] }, "0"], "0": { "a": "é" } });
+        for text in [text.as_str(), &format!(".{text}"), &format!("{{.a[{text}]}}"), &format!("{{range .a[*]}}{{{text}}}{{end}}"), &any] {
+            if let Ok(template) = Template::parse(text) {
+                let _ = template.render(&value);
+            }
+        }
+    }
 }

@@ -181,7 +181,7 @@ fn registries_that_lie() {
         s.refused_with_fault(1, &[], pattern, Fault::Html);
     }
     s.refused_with_fault(1, &["text/html"], "/manifests/", Fault::Html);
-    s.refused_with_fault(1, &["calls the manifest sha256:"], "/manifests/", Fault::WrongDigestHeader);
+    s.refused_with_fault(1, &["names the manifest sha256:"], "/manifests/", Fault::WrongDigestHeader);
     for fault in [Fault::Truncate { after: 0 }, Fault::Reset { after: 0 }] {
         s.refused_with_fault(69, &[], "layer", fault);
     }

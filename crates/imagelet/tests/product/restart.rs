@@ -133,7 +133,7 @@ fn sockets_that_do_not_fit_are_refused() {
         .daemon(&["serve", "--listen", &unix(&other)])
         .wait_for("why", |line| line.strip_prefix("error: ").map(str::to_owned));
     let (other, path) = (unix(&other), unit.path.display());
-    assert_eq!(said, format!("socket of systemd: {other} is not among the sockets that were passed on: {path}"));
+    assert_eq!(said, format!("socket of systemd: {other} is not among the inherited sockets: {path}"));
     let said = Imagelet::on(&scratch.join("store")).fails(2, &["serve"]);
     let want = "error: --listen ENDPOINT is needed: systemd passes no socket ($LISTEN_FDS), and there is no default";
     assert_eq!(said, want);

@@ -48,8 +48,8 @@ impl BlobStream {
             && next.is_untouched(head.end)
         {
             // The head's connection delivers this stretch anyway, and no other connection has begun it.
-            let came = head.extend(next.end);
-            self.pace.came(came);
+            let received = head.extend(next.end);
+            self.pace.received(received);
             self.parts.remove(1);
         }
         for part in &mut self.parts {
@@ -88,7 +88,7 @@ impl BlobStream {
                 host = self.host(),
                 level,
                 offset = self.offset,
-                "changed the number of connections"
+                "changing the number of connections"
             );
         }
     }
@@ -102,8 +102,8 @@ impl BlobStream {
                 && head.until() == Some(self.size)
                 && head.end < self.size
             {
-                let came = head.extend(self.size);
-                self.pace.came(came);
+                let received = head.extend(self.size);
+                self.pace.received(received);
                 self.frontier = self.size;
             }
             return;
@@ -126,8 +126,8 @@ impl BlobStream {
                 if let [head] = self.parts.make_contiguous()
                     && head.until() == Some(self.size)
                 {
-                    let came = head.extend(self.size);
-                    self.pace.came(came);
+                    let received = head.extend(self.size);
+                    self.pace.received(received);
                     self.frontier = self.size;
                 }
                 return;

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use url::Url;
 
 use crate::error::{Cause, HostFailure, RegistryError};
-use crate::pace::{ConnectionPace, Learnt};
+use crate::pace::{ConnectionPace, HostObservation};
 use crate::part::{BlobPart, PartEvent};
 use crate::redact;
 use crate::retry::HostAttempts;
@@ -74,7 +74,7 @@ impl BlobStream {
     ) -> Result<Self, RegistryError> {
         let order = session.order(false);
         if order.is_empty() {
-            return Err(session.nobody(&asked, false));
+            return Err(session.no_capable_host(&asked, false));
         }
         let pace = ConnectionPace::new(session.client.options().ranges.clone(), Instant::now());
         let watch = StallWatch::new(session.client.options().stall.clone());
@@ -116,7 +116,7 @@ impl BlobStream {
     /// The host that the bytes come from at present.
     #[must_use]
     pub fn host(&self) -> &str {
-        self.session.who(self.attempts.host()).name
+        self.session.host_label(self.attempts.host()).name
     }
 
     /// The next piece, or `None` after exactly [`size`](Self::size) bytes, those before its beginning counted.
@@ -135,7 +135,7 @@ impl BlobStream {
             }
             if let Some(bytes) = self.parts.front_mut().and_then(|head| head.queue.pop_front()) {
                 self.offset += bytes.len() as u64;
-                let held_up = self.parts.front_mut().map(BlobPart::take_held_up).unwrap_or_default();
+                let held_up = self.parts.front_mut().map(BlobPart::take_throttled_time).unwrap_or_default();
                 self.pace.waited(entered.elapsed().saturating_sub(held_up));
                 return Ok(Some(bytes));
             }
@@ -164,13 +164,13 @@ impl BlobStream {
         self.begin();
         if self.ranged && !self.distrusted {
             self.distrusted = true;
-            self.learn(Learnt::Ceiling(1));
+            self.learn(HostObservation::Ceiling(1));
             self.pace.limit(1);
             tracing::debug!(
                 request = self.asked,
                 host = self.host(),
                 reason = %why,
-                "range requests brought wrong bytes, fetching in one piece"
+                "range requests returned wrong bytes, fetching the blob in one request"
             );
             return Ok(());
         }
@@ -223,11 +223,11 @@ impl BlobStream {
         while let Some((n, came)) = self.events.pop_front() {
             match came {
                 PartEvent::Bytes(bytes) => {
-                    self.pace.came(bytes);
+                    self.pace.received(bytes);
                     self.since_failure += bytes;
                     self.ranged |= n > 0 && bytes > 0;
                     if n == 0 {
-                        self.watch.came(bytes);
+                        self.watch.received(bytes);
                     }
                 }
                 PartEvent::Replaced => {
@@ -241,7 +241,7 @@ impl BlobStream {
                 }
                 PartEvent::SpareFailed(cause) => {
                     tracing::debug!(request = self.asked, host = self.host(), error = %cause, "second connection failed");
-                    self.watch.in_vain();
+                    self.watch.attempt_failed();
                 }
                 PartEvent::Answered { after, target, ranges } => {
                     if n == 0 {
@@ -269,7 +269,7 @@ impl BlobStream {
         if let Some(since) = self.parts[0].spare_since() {
             if since.elapsed() >= self.watch.window() {
                 self.parts[0].drop_spare();
-                self.watch.in_vain();
+                self.watch.attempt_failed();
             } else {
                 self.watch.begin();
             }
@@ -282,7 +282,7 @@ impl BlobStream {
         let from = self.parts[0].from;
         let able = self.does_ranges && self.no_ranges != Some(host) && from < self.parts[0].end;
         let Some(connection) = self.session.ranges(host).connection().filter(|_| able) else {
-            return self.watch.in_vain();
+            return self.watch.attempt_failed();
         };
         tracing::debug!(request = self.asked, host = self.host(), from, "connection stalled, opening a second one");
         // The registry may know of another place that has it.
@@ -295,8 +295,8 @@ impl BlobStream {
         self.parts.clear();
         self.frontier = self.size;
         self.finished = true;
-        let cause = Cause::Content(format!("more than the {} bytes that the descriptor gives", self.size));
-        let who = self.session.who(self.attempts.host());
+        let cause = Cause::Content(format!("more than the {} bytes of the descriptor", self.size));
+        let who = self.session.host_label(self.attempts.host());
         let failure = HostFailure { host: who.name.to_owned(), upstream: who.upstream, attempts: 1, cause };
         RegistryError::new(&*self.asked, vec![failure])
     }
@@ -306,7 +306,7 @@ impl BlobStream {
         self.target = None;
         if matches!(cause, Cause::Range(_)) {
             self.no_ranges = Some(host);
-            self.learn(Learnt::Ceiling(1));
+            self.learn(HostObservation::Ceiling(1));
             self.pace.limit(1);
         } else if self.active() > 0 && is_too_many(&cause) {
             self.fewer();
@@ -333,7 +333,7 @@ impl BlobStream {
         self.parts[n].rest(self.session.client.options().retry.delay(failures));
         match cause {
             Cause::Range(_) => {
-                self.learn(Learnt::Ceiling(1));
+                self.learn(HostObservation::Ceiling(1));
                 self.pace.limit(1);
             }
             cause if is_too_many(&cause) || self.troubles >= TROUBLES => self.fewer(),
@@ -347,17 +347,17 @@ impl BlobStream {
         self.troubles = 0;
         let reading = self.parts.iter().filter(|part| part.is_reading()).count();
         let level = u32::try_from(reading).unwrap_or(u32::MAX).clamp(1, (self.pace.level() - 1).max(1));
-        self.learn(Learnt::Ceiling(level));
+        self.learn(HostObservation::Ceiling(level));
         self.pace.limit(level);
     }
 
-    pub(super) fn learn(&self, learnt: Learnt) {
+    pub(super) fn learn(&self, learnt: HostObservation) {
         let ranges = self.session.ranges(self.attempts.host());
         match learnt {
-            Learnt::Useful(level) => ranges.useful(level, Instant::now()),
-            Learnt::Ceiling(level) => ranges.ceiling(level, Instant::now()),
+            HostObservation::Useful(level) => ranges.useful(level, Instant::now()),
+            HostObservation::Ceiling(level) => ranges.ceiling(level, Instant::now()),
         }
-        tracing::debug!(request = self.asked, host = self.host(), level = ?learnt, "host shows its limit of connections");
+        tracing::debug!(request = self.asked, host = self.host(), level = ?learnt, "learned the connection limit of the host");
     }
 
     pub(super) fn active(&self) -> usize {

@@ -90,7 +90,7 @@ async fn refusals() {
 }
 
 #[tokio::test]
-async fn unauthorized_for_ever() {
+async fn repeated_unauthorized_ends() {
     let registry = TestRegistry::open().await;
     for challenge in ["", "Negotiate", "Bearer realm=\"\"", "Bearer realm=\"not a url\"", "Basic realm=\"x\""] {
         let headers = vec![("www-authenticate".to_owned(), challenge.to_owned())];
@@ -127,7 +127,7 @@ async fn a_token_by_post() {
 }
 
 #[tokio::test]
-async fn a_token_by_get_where_post_is_not_known() {
+async fn token_by_get_when_post_is_unsupported() {
     let registry = start(Auth::Token(TokenAuth { oauth: false, ..TokenAuth::user("ada", "swordfish") })).await;
     session(&client(), &registry, "app:1", Some(ada())).resolve().await.expect("resolves");
     assert_eq!(
@@ -163,7 +163,7 @@ async fn an_identity_token() {
 }
 
 #[tokio::test]
-async fn a_registry_token_as_it_is() {
+async fn registry_token_is_sent_unchanged() {
     let auth = TokenAuth { registry_token: Some("as-it-is".into()), ..TokenAuth::default() };
     let registry = start(Auth::Token(auth)).await;
     let credential = RegistryAuth { registry_token: Secret::new("as-it-is"), ..RegistryAuth::default() };
@@ -210,7 +210,7 @@ async fn one_token_serves_many_blobs() {
 }
 
 #[tokio::test]
-async fn a_token_that_ended_on_the_way_is_renewed() {
+async fn expired_token_is_renewed() {
     let registry = start(Auth::Token(TokenAuth::anonymous())).await;
     let blob = registry.push_blob("app", noise(1000));
     let session = session(&client(), &registry, "app:1", None);
@@ -224,7 +224,7 @@ async fn a_token_that_ended_on_the_way_is_renewed() {
 }
 
 #[tokio::test]
-async fn a_token_is_renewed_before_its_end() {
+async fn token_is_renewed_before_expiry() {
     for (expires_in, tokens) in [(Some(300.0), 1), (None, 1), (Some(0.000_001), 3)] {
         let registry = start(Auth::Token(TokenAuth { expires_in, ..TokenAuth::anonymous() })).await;
         let session = session(&client(), &registry, "app:1", None);
@@ -262,11 +262,11 @@ async fn token_service_troubles() {
         (Fault::status(503), ErrorKind::Unavailable, "token service 127.0.0.1:"),
         (Fault::rate_limited("0"), ErrorKind::RateLimited, "token service 127.0.0.1:"),
         (Fault::status(404), ErrorKind::Unavailable, "answered 404"),
-        (Fault::Html, ErrorKind::Unavailable, "its answer is not JSON (it came as text/html; charset=utf-8)"),
+        (Fault::Html, ErrorKind::Unavailable, "its answer is not JSON (content type text/html; charset=utf-8)"),
         (
             Fault::Status { code: 200, headers: vec![], body: "{}".into() },
             ErrorKind::Unavailable,
-            "its answer has no token (it came as no type)",
+            "its answer has no token (content type no type)",
         ),
         (
             Fault::Status { code: 200, headers: vec![], body: format!("{{\"token\":\"{}\"}}", "x".repeat(2 << 20)) },
@@ -293,7 +293,7 @@ async fn token_service_troubles() {
 }
 
 #[tokio::test]
-async fn realms_that_must_not_see_a_secret() {
+async fn untrusted_realms_get_no_secret() {
     let realms = [
         ("http://169.254.169.254/latest", "link-local"),
         ("http://10.0.0.1/token", "a private address"),
@@ -318,7 +318,7 @@ async fn user_information_in_a_realm_is_no_credential() {
 }
 
 #[tokio::test]
-async fn documents_without_a_bottom() {
+async fn deeply_nested_documents_are_refused() {
     let deep = |open: &str, close: &str| open.repeat(50_000) + &close.repeat(50_000);
     for body in [deep("[", "]"), deep("{\"errors\":", "}"), deep("{\"errors\":[", "]}"), "[".repeat(300_000)] {
         let answer = |code: u16| Fault::Status { code, headers: vec![], body: body.clone() };
@@ -338,7 +338,7 @@ async fn documents_without_a_bottom() {
 }
 
 #[tokio::test]
-async fn a_secret_is_not_redirected() {
+async fn secrets_are_not_redirected() {
     let thief = TestRegistry::open().await;
     let registry = start(Auth::Token(TokenAuth::user("ada", "swordfish"))).await;
     registry.faults().once("/token", Fault::RedirectTo { base: thief.url() });
@@ -355,7 +355,7 @@ async fn a_secret_is_not_redirected() {
 }
 
 #[tokio::test]
-async fn a_credential_goes_to_its_host_alone() {
+async fn credential_is_sent_to_its_host_only() {
     let basic = || Auth::Basic { user: "ada".into(), password: "swordfish".into() };
     let (mirror, upstream) = (start(basic()).await, start(basic()).await);
     let hosts = || vec![host(&mirror.url(), false), host(&upstream.url(), true)];
@@ -384,7 +384,7 @@ async fn a_credential_goes_to_its_host_alone() {
 }
 
 #[tokio::test]
-async fn a_registry_header_is_for_its_origin() {
+async fn registry_headers_are_sent_to_their_origin_only() {
     let cdn = TestRegistry::open().await;
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(10));
@@ -403,7 +403,7 @@ fn redirect(code: u16, location: &str) -> Fault {
 }
 
 #[tokio::test]
-async fn a_token_by_get_where_the_post_is_redirected() {
+async fn token_by_get_when_post_is_redirected() {
     for code in [301, 302, 303] {
         let registry = start(Auth::Token(TokenAuth::user("ada", "swordfish"))).await;
         registry.faults().once("/token", redirect(code, "/token?moved=1"));

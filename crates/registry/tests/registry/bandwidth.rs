@@ -23,7 +23,7 @@ async fn with_blobs(count: usize) -> (TestRegistry, Vec<Descriptor>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_pulls_together_are_no_faster() {
+async fn limit_is_shared_by_all_pulls() {
     let (registry, blobs) = with_blobs(4).await;
     let client = client(RangePolicy::off());
     let start = Instant::now();
@@ -46,7 +46,7 @@ async fn all_pulls_together_are_no_faster() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_is_no_slow_line() {
+async fn bandwidth_limit_is_not_a_slow_connection() {
     let (registry, blobs) = with_blobs(1).await;
     // A line that is looked at soon.
     let client = client(RangePolicy { min_left: 1 << 18, window: Duration::from_millis(40), ..RangePolicy::default() });

@@ -33,7 +33,7 @@ async fn whole_and_in_order() {
 }
 
 #[tokio::test]
-async fn after_the_end_it_stays_ended() {
+async fn stream_stays_ended() {
     let (registry, blob) = with_blob().await;
     let mut stream = repository(&registry, "app").blob(&blob).await.expect("opens");
     while stream.next().await.expect("comes").is_some() {}
@@ -78,7 +78,7 @@ async fn without_length() {
 }
 
 #[tokio::test]
-async fn broken_transfers_go_on_where_they_ended() {
+async fn broken_transfers_resume_at_their_offset() {
     let breaks = [Fault::Truncate { after: 100_000 }, Fault::Reset { after: 100_000 }];
     for fault in breaks {
         let (registry, blob) = with_blob().await;
@@ -127,7 +127,7 @@ async fn progress_renews_the_budget() {
 }
 
 #[tokio::test]
-async fn without_progress_it_ends() {
+async fn stalled_retries_end() {
     let (registry, blob) = with_blob().await;
     registry.faults().always("/blobs/", Fault::Truncate { after: 10 });
     let error = fetch(&repository(&registry, "app"), &blob).await.expect_err("ends");
@@ -137,7 +137,7 @@ async fn without_progress_it_ends() {
 }
 
 #[tokio::test]
-async fn statuses_are_tried_again_in_the_middle_as_well() {
+async fn statuses_are_retried_mid_transfer() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::Truncate { after: 70_000 });
     registry.faults().once("/blobs/", Fault::status(503));
@@ -155,7 +155,7 @@ async fn more_than_the_descriptor_gives() {
     assert!(
         error
             .to_string()
-            .contains("the answer has 300001 bytes of application/octet-stream, the descriptor gives 300000 bytes"),
+            .contains("the response has 300001 bytes of application/octet-stream, the descriptor 300000 bytes"),
         "{error}"
     );
     assert_eq!(registry.requests().len(), 1);
@@ -163,7 +163,7 @@ async fn more_than_the_descriptor_gives() {
     registry.faults().once("/blobs/", Fault::TooLongChunked);
     let error = fetch(&repository(&registry, "app"), &blob).await.expect_err("the last byte tells");
     assert_eq!(error.kind(), ErrorKind::InvalidContent);
-    assert!(error.to_string().contains("more than the 300000 bytes that the descriptor gives"), "{error}");
+    assert!(error.to_string().contains("more than the 300000 bytes of the descriptor"), "{error}");
 
     registry.faults().once("/blobs/", Fault::TooShort);
     let error = repository(&registry, "app").blob(&blob).await.expect_err("the length tells");
@@ -171,11 +171,11 @@ async fn more_than_the_descriptor_gives() {
 
     registry.faults().once("/blobs/", Fault::Html);
     let error = repository(&registry, "app").blob(&blob).await.expect_err("a login page");
-    assert!(error.to_string().contains("bytes of text/html; charset=utf-8, the descriptor gives"), "{error}");
+    assert!(error.to_string().contains("bytes of text/html; charset=utf-8, the descriptor"), "{error}");
 }
 
 #[tokio::test]
-async fn when_all_is_here_the_end_is_of_no_interest() {
+async fn errors_after_the_last_byte_are_ignored() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::Unended);
     assert_eq!(fetch(&repository(&registry, "app"), &blob).await.expect("comes"), noise(SIZE));
@@ -183,7 +183,7 @@ async fn when_all_is_here_the_end_is_of_no_interest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transfer_that_stands_still_is_resumed() {
+async fn stalled_transfer_is_resumed() {
     let (registry, blob) = with_blob().await;
     let mut retry = quick();
     retry.idle_timeout = Duration::from_millis(500);
@@ -206,7 +206,7 @@ async fn a_slow_transfer_is_left_alone() {
 }
 
 #[tokio::test]
-async fn corrupted_bytes_pass_here_and_fail_where_they_are_hashed() {
+async fn corrupted_bytes_fail_at_the_hash() {
     let (registry, blob) = with_blob().await;
     registry.faults().always("/blobs/", Fault::Corrupt);
     let session = repository(&registry, "app");

@@ -32,7 +32,7 @@ async fn by_tag_and_by_digest() {
 }
 
 #[tokio::test]
-async fn without_tag_it_is_latest() {
+async fn missing_tag_is_latest() {
     let registry = TestRegistry::open().await;
     let digest = registry.push("app", "latest", &ImageBuilder::tiny("a"));
     let session = repository(&registry, "app");
@@ -89,7 +89,7 @@ async fn warnings_are_shown_once() {
 }
 
 #[tokio::test]
-async fn what_is_not_there() {
+async fn absent_content_is_not_found() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));
     let error = repository(&registry, "app:2").resolve().await.expect_err("no such tag");
@@ -112,8 +112,8 @@ async fn wrong_bytes() {
     let image = ImageBuilder::tiny("a");
     let digest = registry.push("app", "1", &image);
     let cases = [
-        ("app:1", Fault::Corrupt, "the registry calls the manifest sha256:"),
-        ("app:1", Fault::WrongDigestHeader, "the registry calls the manifest sha256:"),
+        ("app:1", Fault::Corrupt, "the registry names the manifest sha256:"),
+        ("app:1", Fault::WrongDigestHeader, "the registry names the manifest sha256:"),
         ("by digest", Fault::Corrupt, "digest mismatch: expected sha256:"),
         ("by digest", Fault::TooLong, "digest mismatch: expected sha256:"),
         (
@@ -142,7 +142,7 @@ async fn wrong_bytes() {
 }
 
 #[tokio::test]
-async fn a_digest_header_that_is_none() {
+async fn malformed_digest_headers_are_ignored() {
     let registry = TestRegistry::open().await;
     let image = ImageBuilder::tiny("a");
     let body = String::from_utf8(image.manifest.to_vec()).expect("JSON");
@@ -186,7 +186,7 @@ async fn too_large() {
     let error = session.manifest(&descriptor).await.expect_err("too large");
     assert_eq!(error.kind(), ErrorKind::InvalidContent);
     let error = session.blob_bytes(&Descriptor::new("", Digest::sha256(b""), 11), 10).await.expect_err("too large");
-    assert!(error.to_string().ends_with("its descriptor gives 11 bytes, 10 are allowed"), "{error}");
+    assert!(error.to_string().ends_with("its descriptor has 11 bytes, the limit is 10"), "{error}");
     assert_eq!(registry.requests().len(), before, "nothing is asked for what would be refused");
 }
 
@@ -202,7 +202,7 @@ async fn schema_1_is_handed_on_for_the_parser_to_name() {
 }
 
 #[tokio::test]
-async fn passing_trouble_is_tried_again() {
+async fn transient_errors_are_retried() {
     let registry = TestRegistry::open().await;
     let image = ImageBuilder::tiny("a");
     registry.push("app", "1", &image);
@@ -225,7 +225,7 @@ async fn passing_trouble_is_tried_again() {
 }
 
 #[tokio::test]
-async fn lasting_trouble_ends() {
+async fn permanent_errors_end_the_retries() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));
     let cases = [
@@ -235,7 +235,7 @@ async fn lasting_trouble_ends() {
         (Fault::status(403), ErrorKind::PermissionDenied, 1, "403 Forbidden"),
         (Fault::status(400), ErrorKind::Unavailable, 1, "400 Bad Request"),
         (Fault::status(418), ErrorKind::Unavailable, 1, "418 I'm a teapot"),
-        (Fault::Truncate { after: 10 }, ErrorKind::Unavailable, 4, "transfer broke off"),
+        (Fault::Truncate { after: 10 }, ErrorKind::Unavailable, 4, "transfer interrupted"),
     ];
     for (fault, kind, attempts, want) in cases {
         registry.clear_requests();
@@ -249,7 +249,7 @@ async fn lasting_trouble_ends() {
 }
 
 #[tokio::test]
-async fn a_name_that_the_registry_calls_invalid() {
+async fn name_invalid_error_is_reported() {
     let registry = TestRegistry::open().await;
     let body = r#"{"errors":[{"code":"NAME_INVALID","message":"invalid repository name"}]}"#.to_owned();
     registry.faults().once("/manifests/", Fault::Status { code: 400, headers: vec![], body });
@@ -268,7 +268,7 @@ async fn retry_after_is_waited_for() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn refused_connection_is_reported() {
     let gone = {
         let registry = TestRegistry::open().await;
         registry.host()
@@ -288,7 +288,7 @@ async fn nobody_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come() {
+async fn missing_response_times_out() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));
     let mut retry = crate::support::quick();

@@ -17,7 +17,7 @@ async fn two() -> (TestRegistry, TestRegistry, Vec<HostConfig>) {
 }
 
 #[tokio::test]
-async fn the_mirror_first_and_it_is_told_for_whom() {
+async fn mirror_is_first_and_gets_the_namespace() {
     let (mirror, upstream, hosts) = two().await;
     let image = ImageBuilder::tiny("a");
     mirror.push("app", "1", &image);
@@ -28,7 +28,7 @@ async fn the_mirror_first_and_it_is_told_for_whom() {
 }
 
 #[tokio::test]
-async fn what_a_mirror_does_not_have_comes_from_upstream() {
+async fn content_missing_from_a_mirror_is_fetched_upstream() {
     let troubles = [
         None,
         Some(Fault::status(404)),
@@ -61,7 +61,7 @@ async fn what_a_mirror_does_not_have_comes_from_upstream() {
 }
 
 #[tokio::test]
-async fn a_mirror_with_wrong_bytes_is_told_of() {
+async fn mirror_with_wrong_bytes_is_logged() {
     let traced = crate::support::Traced::default();
     let _guard = traced.start(tracing_subscriber::filter::LevelFilter::WARN);
     let (mirror, upstream, hosts) = two().await;
@@ -121,7 +121,7 @@ async fn capabilities() {
 }
 
 #[tokio::test]
-async fn a_broken_transfer_goes_on_at_the_next_host() {
+async fn broken_transfer_resumes_at_the_next_host() {
     let (mirror, upstream, hosts) = two().await;
     let blob = mirror.push_blob("app", noise(200_000));
     upstream.push_blob("app", noise(200_000));
@@ -133,7 +133,7 @@ async fn a_broken_transfer_goes_on_at_the_next_host() {
 }
 
 #[tokio::test]
-async fn a_host_with_wrong_bytes_can_be_left() {
+async fn host_with_wrong_bytes_can_be_skipped() {
     let (mirror, upstream, hosts) = two().await;
     let blob = mirror.push_blob("app", noise(100_000));
     upstream.push_blob("app", noise(100_000));
@@ -189,7 +189,7 @@ async fn black_hole() -> (std::net::SocketAddr, impl Sized) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_mirror_costs_its_dial_timeout_once() {
+async fn dead_mirror_costs_one_dial_timeout() {
     let upstream = TestRegistry::open().await;
     upstream.push("app", "1", &ImageBuilder::tiny("a"));
     let blobs: Vec<Descriptor> = (1..=8_usize).map(|n| upstream.push_blob("app", noise(n))).collect();

@@ -10,7 +10,7 @@ fn methods(registry: &TestRegistry) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn one_question_is_enough() {
+async fn one_probe_is_enough() {
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(100_000));
     assert!(repository(&registry, "app").has_blob(&blob).await);
@@ -26,7 +26,7 @@ async fn one_question_is_enough() {
 }
 
 #[tokio::test]
-async fn a_failure_is_no_yes() {
+async fn failed_probe_is_not_a_success() {
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(1000));
     for fault in [Fault::status(401), Fault::status(403), Fault::status(500), Fault::rate_limited("1"), Fault::Drop] {
@@ -43,7 +43,7 @@ async fn a_failure_is_no_yes() {
 
 /// A registry that knows no HEAD, or redirects to a storage that knows none: a byte is asked for.
 #[tokio::test]
-async fn who_does_not_answer_a_head_is_asked_for_a_byte() {
+async fn host_without_head_support_gets_a_range_request() {
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(100_000));
     for code in [405, 501] {

@@ -19,7 +19,7 @@ fn client(proxy: ProxySettings) -> Client {
 }
 
 #[tokio::test]
-async fn what_goes_through_it() {
+async fn requests_through_the_proxy() {
     // The registry plays the proxy: it answers for whatever host it is asked.
     let proxy = TestRegistry::open().await;
     proxy.push("app", "1", &ImageBuilder::tiny("a"));
@@ -45,7 +45,7 @@ async fn what_goes_through_it() {
 }
 
 #[tokio::test]
-async fn plain_http_does_not_go_through_a_proxy_for_https() {
+async fn plain_http_does_not_use_the_https_proxy() {
     let proxy = TestRegistry::open().await;
     proxy.push("app", "1", &ImageBuilder::tiny("a"));
     let client = client(ProxySettings { https: Some(proxy.url()), ..ProxySettings::default() });
@@ -59,7 +59,7 @@ fn settings() {
     let bad = ProxySettings { http: Some("http://ada:swordfish@[".into()), ..ProxySettings::default() };
     assert!(!format!("{bad:?}").contains("swordfish"));
     let error = client(bad).repository(&reference("r.invalid/app:1"), None).expect_err("no URL").to_string();
-    assert!(error.contains("the address of the HTTP proxy is no URL") && !error.contains("swordfish"), "{error}");
+    assert!(error.contains("the address of the HTTP proxy is not a URL") && !error.contains("swordfish"), "{error}");
 
     let lookup = |name: &str| match name {
         "http_proxy" => Some("http://a".to_owned()),
@@ -76,7 +76,7 @@ fn settings() {
 }
 
 #[tokio::test]
-async fn a_host_may_have_its_own() {
+async fn hosts_may_have_their_own_proxy() {
     let (own, other) = (TestRegistry::open().await, TestRegistry::open().await);
     for proxy in [&own, &other] {
         proxy.push("app", "1", &ImageBuilder::tiny("a"));
@@ -117,7 +117,7 @@ fn by_name(port: u16, addresses: Option<Vec<std::net::IpAddr>>) -> Client {
 }
 
 #[tokio::test]
-async fn names_that_lead_nowhere() {
+async fn names_with_unreachable_addresses() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));
     let port = registry.addr().port();
@@ -209,7 +209,7 @@ async fn connect(mut stream: TcpStream, to: String, credential: &str, log: Asked
 }
 
 #[tokio::test]
-async fn https_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
+async fn https_is_tunnelled_through_the_proxy() {
     let auth = Auth::Basic { user: "grace".into(), password: "registry-password".into() };
     let options = registry::testing::Options { tls: TestTls::SelfSigned, auth: Some(auth) };
     let registry = TestRegistry::start(options).await;
@@ -257,7 +257,7 @@ async fn https_goes_through_a_tunnel_and_the_proxy_sees_nothing_of_it() {
 }
 
 #[tokio::test]
-async fn what_a_name_leads_to_is_judged_where_no_proxy_does() {
+async fn resolved_addresses_are_checked_without_a_proxy() {
     // The proxy plays a registry that is somewhere else.
     let proxy = TestRegistry::open().await;
     let inside = TestRegistry::open().await;
@@ -291,7 +291,7 @@ async fn what_a_name_leads_to_is_judged_where_no_proxy_does() {
     let headers = vec![("www-authenticate".to_owned(), challenge)];
     proxy.faults().always("/manifests/", Fault::Status { code: 401, headers, body: String::new() });
     let error = session("").resolve().await.expect_err("refused").to_string();
-    assert!(error.contains("the token service is not asked: the name leads to this machine"), "{error}");
+    assert!(error.contains("the token service is not contacted: the name leads to this machine"), "{error}");
     assert_eq!(inside.connections(), 0, "nothing was sent, and nobody connected to");
 
     for allowed in ["127.0.0.0/8", base.as_str()] {
@@ -306,7 +306,7 @@ async fn what_a_name_leads_to_is_judged_where_no_proxy_does() {
 }
 
 #[tokio::test]
-async fn a_registry_that_is_near_may_send_to_names_that_are_near() {
+async fn local_registry_may_redirect_to_local_names() {
     let (registry, storage) = (TestRegistry::open().await, TestRegistry::open().await);
     let blob = registry.push_blob("app", noise(1000));
     storage.push_blob("app", noise(1000));
@@ -358,7 +358,7 @@ async fn socks(mut stream: TcpStream, to: String, user: &str, password: &str, lo
 }
 
 #[tokio::test]
-async fn a_socks_proxy_looks_names_up_and_sees_nothing_of_https() {
+async fn socks_proxy_resolves_names_and_cannot_read_https() {
     for tls in [TestTls::SelfSigned, TestTls::Off] {
         let is_secure = tls == TestTls::SelfSigned;
         let (scheme, port) = if is_secure { ("https", 443) } else { ("http", 80) };

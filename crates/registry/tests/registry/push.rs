@@ -106,7 +106,7 @@ async fn a_relative_location_is_relative_to_the_url_that_answered() {
 }
 
 #[tokio::test]
-async fn an_upload_sent_back_to_the_registry_is_one_of_the_registry() {
+async fn upload_redirected_back_to_the_registry_is_authenticated() {
     let (registry, storage) = (guarded().await, TestRegistry::open().await);
     registry.faults().once("/uploads/", Fault::RedirectTo { base: storage.url() });
     storage.faults().once("/uploads/", answer(202, Some(&format!("{}/v2/app/blobs/uploads/7", registry.url()))));
@@ -118,7 +118,7 @@ async fn an_upload_sent_back_to_the_registry_is_one_of_the_registry() {
 }
 
 #[tokio::test]
-async fn a_token_for_an_upload_is_one_for_pushing() {
+async fn upload_token_has_push_scope() {
     let registry = TestRegistry::start(Options {
         auth: Some(Auth::Token(TokenAuth {
             // A challenge that names no repository.

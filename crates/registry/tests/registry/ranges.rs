@@ -93,7 +93,7 @@ async fn until_ranged(stream: &mut BlobStream) -> Vec<u8> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_line_is_used_several_times() {
+async fn slow_connection_is_split() {
     let setup = Setup::new().await;
     setup.registry.set_line(Line { rate: Some(RATE / 2), latency: Duration::from_millis(2), ..Line::default() });
     let took = setup.fetch().await;
@@ -116,7 +116,7 @@ async fn a_slow_line_is_used_several_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fast_line_is_asked_once() {
+async fn fast_connection_is_not_split() {
     const SIZE: usize = 12 << 20;
     let policy = RangePolicy { enough: 250_000_000, ..soon() };
     let setup = Setup::sized(SIZE, policy, 64 << 20, Options::default()).await;
@@ -141,7 +141,7 @@ async fn off_is_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_more_than_the_memory_and_the_host_allow() {
+async fn connections_respect_memory_and_host_limits() {
     // Memory for one piece in addition to the head.
     let setup = Setup::with(soon(), 150 << 10, Options::default()).await;
     setup.fetch().await;
@@ -163,7 +163,7 @@ async fn no_more_than_the_memory_and_the_host_allow() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn servers_that_do_no_ranges() {
+async fn servers_without_range_support() {
     for fault in [Fault::IgnoreRange, Fault::WrongContentRange, Fault::RefuseRange, Fault::NoAcceptRanges] {
         let setup = Setup::new().await;
         setup.registry.set_line(Line { rate: Some(2 * RATE), ..Line::default() });
@@ -223,7 +223,7 @@ async fn broken_ranges_are_asked_for_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_range_that_stands_still_is_given_up_and_holds_nothing_up() {
+async fn stalled_range_is_replaced_without_blocking_others() {
     let mut setup = Setup::new().await;
     let retry = registry::RetryPolicy { idle_timeout: Duration::from_millis(400), ..quick() };
     setup.client = Client::new(registry::Options { ranges: soon(), retry, ..Default::default() });
@@ -239,7 +239,7 @@ async fn a_range_that_stands_still_is_given_up_and_holds_nothing_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropping_it_ends_every_connection() {
+async fn dropped_stream_closes_every_connection() {
     let setup = Setup::new().await;
     let mut stream = setup.session().blob(&setup.blob).await.expect("opens");
     until_ranged(&mut stream).await;
@@ -269,7 +269,7 @@ async fn starting_over_begins_at_the_first_byte_and_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn ranges_go_to_where_the_blob_was_redirected() {
+async fn range_requests_use_the_redirect_target() {
     let auth = Auth::Basic { user: "ada".into(), password: "swordfish".into() };
     let setup = Setup::with(soon(), 64 << 20, Options { auth: Some(auth), ..Options::default() }).await;
     let cdn = TestRegistry::open().await;

@@ -69,7 +69,7 @@ pub(crate) fn start(with_password: bool) -> Registry {
 
 #[tokio::test]
 #[ignore = "needs docker-registry: scripts/test.sh"]
-async fn everything_comes_back() {
+async fn everything_is_fetched() {
     let real = start(false);
     let base = format!("http://{}", real.host);
     let big = LayerBuilder::new().file("big", noise(3_000_000)).plain();

@@ -39,7 +39,7 @@ async fn within_the_origin_with_the_credential() {
 }
 
 #[tokio::test]
-async fn there_and_back_without_the_credential() {
+async fn redirect_back_carries_no_credential() {
     let (registry, other) = pair().await;
     let blob = registry.push_blob("app", noise(10));
     registry.faults().once("/blobs/", Fault::RedirectTo { base: other.url() });
@@ -52,7 +52,7 @@ async fn there_and_back_without_the_credential() {
 }
 
 #[tokio::test]
-async fn without_end() {
+async fn endless_redirects_are_cut_off() {
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(10));
     registry.faults().always("/blobs/", Fault::EndlessRedirect);
@@ -62,7 +62,7 @@ async fn without_end() {
 }
 
 #[tokio::test]
-async fn to_places_that_are_not_gone_to() {
+async fn forbidden_redirect_targets_are_refused() {
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(10));
     let cases = [
@@ -174,7 +174,7 @@ async fn to_a_registry_that_wants_an_anonymous_token() {
 }
 
 #[tokio::test]
-async fn the_token_of_a_redirect_target_goes_no_further() {
+async fn token_of_a_redirect_target_is_not_forwarded() {
     let (registry, other) = in_front_of_another().await;
     let storage = TestRegistry::open().await;
     other.push("app", "1", &ImageBuilder::tiny("a"));
@@ -193,7 +193,7 @@ async fn the_token_of_a_redirect_target_goes_no_further() {
 }
 
 #[tokio::test]
-async fn redirect_targets_that_ask_for_more_get_nothing() {
+async fn redirect_targets_with_challenges_get_no_secret() {
     let basic = Auth::Basic { user: "ada".into(), password: "swordfish".into() };
     let of_users = Auth::Token(TokenAuth::user("ada", "swordfish"));
     let both = Auth::Token(TokenAuth { basic: BasicOffer::WithBearer, ..TokenAuth::user("ada", "swordfish") });

@@ -76,7 +76,7 @@ async fn resolve(client: &Client, name: &str, auth: Option<RegistryAuth>) -> Res
 }
 
 #[tokio::test]
-async fn a_server_in_tls_is_found_out_and_no_secret_is_sent_before() {
+async fn tls_server_is_detected_before_any_secret_is_sent() {
     let options = |auth: Option<Auth>| Options { tls: TestTls::On, auth };
     let token = RegistryAuth { registry_token: Secret::new("letmein"), ..RegistryAuth::default() };
     let basic = Auth::Basic { user: "ada".into(), password: "swordfish".into() };
@@ -130,7 +130,7 @@ async fn plain_http_is_spoken_where_certificates_do_not_matter() {
 
 /// A plain registry costs no request more.
 #[tokio::test]
-async fn a_plain_registry_is_asked_no_more_than_before() {
+async fn plain_registry_gets_no_extra_requests() {
     let registry = TestRegistry::open().await;
     registry.push("app", "1", &ImageBuilder::tiny("a"));
     let client = crate::support::client();

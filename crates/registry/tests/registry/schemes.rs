@@ -131,7 +131,7 @@ async fn without_a_token_the_other_challenge_is_answered() {
 }
 
 #[tokio::test]
-async fn a_scheme_that_only_the_root_names() {
+async fn scheme_known_only_from_the_api_root() {
     let registry = start(TokenAuth::user("ada", "swordfish")).await;
     registry.faults().once("/manifests/", Fault::status(404));
     let open = TestRegistry::open().await;

@@ -24,7 +24,7 @@ fn credentials() -> Vec<Option<RegistryAuth>> {
 }
 
 #[tokio::test]
-async fn a_store_that_tells_what_it_was_asked_with() {
+async fn storage_that_echoes_headers_gets_no_secret() {
     let (registry, store) = (TestRegistry::open().await, TestRegistry::open().await);
     let blob = registry.push_blob("app", noise(100));
     store.push_blob("app", noise(100));

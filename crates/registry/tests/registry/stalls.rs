@@ -33,7 +33,7 @@ async fn fetched(client: &Client, registry: &TestRegistry, blob: &Descriptor) ->
 const LONG: Duration = Duration::from_secs(60);
 
 #[tokio::test(start_paused = true)]
-async fn what_stands_still_is_replaced_before_it_is_given_up() {
+async fn stalled_connection_is_replaced_before_failing() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::HangAfter { after: 100_000 });
     let asked = fetched(&client(0, LONG), &registry, &blob).await;
@@ -42,7 +42,7 @@ async fn what_stands_still_is_replaced_before_it_is_given_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_drips_is_replaced() {
+async fn dripping_connection_is_replaced() {
     let (registry, blob) = with_blob().await;
     // It would take five minutes, and something comes all the time.
     registry.faults().once("/blobs/", Fault::Drip { piece: 100, pause: Duration::from_millis(100) });
@@ -52,7 +52,7 @@ async fn what_drips_is_replaced() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_line_is_left_in_peace() {
+async fn slow_connection_is_left_alone() {
     let (registry, blob) = with_blob().await;
     registry.set_line(Line { rate: Some(100_000), ..Line::default() });
     // Every connection is as slow: the first one delivers it all, though others were tried.
@@ -63,7 +63,7 @@ async fn a_slow_line_is_left_in_peace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_ranges_there_is_nothing_to_replace_it_with() {
+async fn no_replacement_without_range_support() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::NoAcceptRanges);
     registry.set_line(Line { rate: Some(100_000), ..Line::default() });
@@ -72,7 +72,7 @@ async fn without_ranges_there_is_nothing_to_replace_it_with() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_second_connection_goes_on_when_the_first_breaks() {
+async fn second_connection_continues_when_the_first_breaks() {
     let (registry, blob) = with_blob().await;
     registry.faults().once("/blobs/", Fault::HangAfter { after: 100_000 });
     registry.faults().once("/blobs/", Fault::HangAfter { after: 0 });
@@ -85,7 +85,7 @@ async fn the_second_connection_goes_on_when_the_first_breaks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_takes_its_time_is_no_stall() {
+async fn slow_reader_is_not_a_stall() {
     let (registry, blob) = with_blob().await;
     let client = client(1_000_000, LONG);
     let mut stream = session(&client, &registry, "app", None).blob(&blob).await.expect("opens");

@@ -54,7 +54,7 @@ async fn certificates() {
 }
 
 #[tokio::test]
-async fn a_certificate_that_signed_itself() {
+async fn self_signed_certificates_are_refused() {
     let registry = start(TestTls::SelfSigned).await;
     let (with, mut by_name, unknown) = (host(&registry.url(), true), host(&registry.url(), true), trusted(&registry));
     by_name.base.set_host(Some("localhost")).expect("a host");
@@ -93,7 +93,7 @@ async fn a_client_certificate_is_for_its_origin() {
 }
 
 #[tokio::test]
-async fn what_breaks_under_tls_goes_on() {
+async fn broken_tls_transfer_resumes() {
     let registry = start(TestTls::On).await;
     let blob = registry.push_blob("app", noise(300_000));
     let session = session(&client_of(vec![trusted(&registry)], quick()), &registry, "app", None);
@@ -136,7 +136,7 @@ async fn the_wrong_scheme() {
 }
 
 #[tokio::test]
-async fn a_handshake_that_does_not_come() {
+async fn missing_handshake_times_out() {
     let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = silent.local_addr().expect("an address");
     let mut config = host(&format!("https://{addr}"), true);
@@ -185,7 +185,7 @@ async fn loopback_without_configuration() {
 
 /// A node without a clock of its own starts in 1970, or before.
 #[tokio::test]
-async fn a_clock_that_is_wrong_is_told_with_what_it_shows() {
+async fn wrong_clock_is_reported_with_its_time() {
     let registry = start(TestTls::On).await;
     let year = |n: i64| n * 31_556_952;
     let cases = [

@@ -31,7 +31,7 @@ fn session(host: &str, name: &str) -> Repository {
 
 #[tokio::test]
 #[ignore = "needs docker-registry: scripts/test.sh"]
-async fn an_image_goes_up_and_is_mounted() {
+async fn image_is_uploaded_and_mounted() {
     let registry = start(true);
     let repository = session(&registry.host, "up/app:1");
     let image = ImageBuilder::tiny("a");
@@ -58,7 +58,7 @@ async fn an_image_goes_up_and_is_mounted() {
 
 #[tokio::test]
 #[ignore = "needs docker-registry: scripts/test.sh"]
-async fn what_is_wrong_is_refused() {
+async fn mismatching_uploads_are_refused() {
     let registry = start(true);
     let repository = session(&registry.host, "up/app:1");
     let bytes = Bytes::from_static(b"some bytes");

@@ -87,7 +87,7 @@ impl Wire {
 const CHUNKED: &str = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 
 #[tokio::test]
-async fn answers_that_make_no_sense() {
+async fn malformed_responses_are_refused() {
     let endless = |head: &str, again: &str| Script { again: again.into(), ..say(head) };
     let ok = |rest: &str| say(format!("HTTP/1.1 200 OK\r\n{rest}\r\n\r\n{{}}"));
     let cases = [
@@ -130,7 +130,7 @@ async fn answers_that_make_no_sense() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_asked_for_is_given_to_nobody() {
+async fn unsolicited_response_is_discarded() {
     let answer = |body: &str| format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     let good = r#"{"good":1}"#;
     let server = Wire::start(vec![say(answer(good) + &answer(r#"{"smuggled":1}"#)), say(answer(good))]).await;
@@ -157,7 +157,7 @@ async fn no_cookie_is_taken() {
 }
 
 #[tokio::test]
-async fn what_is_encoded_is_not_decoded() {
+async fn content_encoding_is_not_decoded() {
     // The client does not inspect the content.
     let (plain, packed) = (noise(20_000), noise(5_000));
     let blob = |bytes: &[u8]| Descriptor::new("application/octet-stream", Digest::sha256(bytes), bytes.len() as u64);
@@ -183,7 +183,7 @@ async fn what_is_encoded_is_not_decoded() {
 }
 
 #[tokio::test]
-async fn a_range_that_nobody_asked_for() {
+async fn unrequested_range_is_refused() {
     let whole = vec![b'x'; 3000];
     let blob = Descriptor::new("application/octet-stream", Digest::sha256(&whole), whole.len() as u64);
     let part = |range: &str| {
@@ -206,7 +206,7 @@ async fn a_range_that_nobody_asked_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_date_to_come_back_at_is_kept() {
+async fn retry_after_dates_are_parsed() {
     let limited = |after: &str| {
         let head = "HTTP/1.1 429 Slow\r\ndate: Wed, 21 Oct 2015 07:28:00 GMT\r\nretry-after: ";
         say(format!("{head}{after}\r\ncontent-length: 0\r\n\r\n"))

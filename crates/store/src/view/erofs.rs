@@ -26,7 +26,7 @@ impl ErofsLayer {
     }
 
     pub(super) fn child(&self, dir: u64, name: &[u8]) -> io::Result<Option<LayerNode>> {
-        let Some(entry) = self.0.look_up(&self.0.inode(Nid(dir))?, name)? else { return Ok(None) };
+        let Some(entry) = self.0.lookup(&self.0.inode(Nid(dir))?, name)? else { return Ok(None) };
         Ok(Some(found(&self.0.inode(entry.nid)?)))
     }
 

@@ -92,7 +92,7 @@ proptest! {
 
     #[test]
     #[ignore = "needs root: scripts/test.sh"]
-    fn any_tree_comes_back_by_reference(steps in prop::collection::vec(step(), 0..80), count in 1_u16..5) {
+    fn any_tree_round_trips_by_reference(steps in prop::collection::vec(step(), 0..80), count in 1_u16..5) {
         let dir = tempfile::tempdir().unwrap();
         let (file, path) = image(&dir);
         let (_, model) = check(play(&steps, file, Options::MEMORY), &path);
@@ -133,7 +133,7 @@ fn files_of_every_length_by_reference() {
 }
 
 #[test]
-fn what_is_not_there_is_refused() {
+fn invalid_references_are_refused() {
     let new = || {
         let mut writer = Writer::new(Vec::new(), options(Options::MEMORY)).unwrap();
         writer.reserve_devices(2).unwrap();

@@ -51,7 +51,7 @@ fn image(writer: &mut Writer<Faulty>) -> Result<(), WriteError> {
         let link = writer.symlink(&[b'x'; 4000], &plain(0o777, 1))?;
         writer.link(dir, b"link", link)?;
         writer.attributes(dir)?;
-        writer.look_up(dir, b"link")?;
+        writer.lookup(dir, b"link")?;
         for name in 0..100_u32 {
             writer.link(dir, format!("{name}-{}", "n".repeat(40)).as_bytes(), link)?;
         }
@@ -60,14 +60,14 @@ fn image(writer: &mut Writer<Faulty>) -> Result<(), WriteError> {
 }
 
 #[test]
-fn a_sink_that_fails() {
+fn sink_errors_are_returned() {
     let run = |from| {
         let mut writer = Writer::new(Faulty { calls: 0, from }, options(100_000)).unwrap();
         match image(&mut writer) {
             Ok(()) => writer.finish().map(|(sink, _)| sink.calls),
             Err(error) => {
                 // Nothing more is done, and nothing is said to be well.
-                assert!(matches!(writer.look_up(writer.root(), b"x"), Err(WriteError::Broken)));
+                assert!(matches!(writer.lookup(writer.root(), b"x"), Err(WriteError::Broken)));
                 assert!(matches!(writer.finish(), Err(WriteError::Broken)));
                 Err(error)
             }
@@ -83,7 +83,7 @@ fn a_sink_that_fails() {
 
 /// A temporary file that cannot be made, and one that cannot be written.
 #[test]
-fn a_spill_that_fails() {
+fn spill_errors_are_returned() {
     let makes: [Box<dyn FnMut() -> io::Result<File> + Send>; 3] = [
         Box::new(|| Err(io::Error::other("no directory for it"))),
         Box::new(|| File::open("/dev/null")),
@@ -111,7 +111,7 @@ fn a_spill_that_fails() {
 }
 
 #[test]
-fn what_the_format_has_no_place_for() {
+fn values_beyond_the_format_are_refused() {
     type Act = dyn Fn(&mut Writer<Vec<u8>>) -> Result<(), WriteError>;
     let fine = plain(0o644, 1);
     let with = |name: &str, length: usize| Attributes {

@@ -94,7 +94,7 @@ fn half_a_million_entries() {
 
 /// The budget is what decides.
 #[test]
-fn less_memory_where_less_is_given() {
+fn memory_limit_is_respected() {
     let of = |memory| most(options(memory), |writer| files(writer, 100_000, 100, 100));
     let (much, little) = (of(64 << 20), of(1 << 20));
     assert!(little < 4 << 20, "{little} bytes");

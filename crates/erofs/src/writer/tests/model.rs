@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
-use crate::{Attributes, Dir, Entry, Inode, Nid, Options, Sink, Special, WriteError, Writer, Written};
+use crate::{Attributes, Dir, Entry, Inode, Nid, Options, Sink, Special, WriteError, Writer, WrittenImage};
 
 /// The type and content of an inode.
 #[derive(Debug)]
@@ -188,13 +188,13 @@ impl<S: Sink> Builder<S> {
         assert_eq!(gone, self.entry_of(before));
     }
 
-    pub(super) fn look_up(&mut self, dir: usize, name: &[u8]) {
+    pub(super) fn lookup(&mut self, dir: usize, name: &[u8]) {
         let What::Dir(entries) = &self.model.nodes[dir].what else { panic!("no directory") };
         let expected = self.entry_of(entries.get(name).copied());
-        assert_eq!(self.writer.look_up(self.dir_of(dir), name).unwrap(), expected);
+        assert_eq!(self.writer.lookup(self.dir_of(dir), name).unwrap(), expected);
     }
 
-    pub(super) fn finish(self) -> Result<(S, Written, Model), WriteError> {
+    pub(super) fn finish(self) -> Result<(S, WrittenImage, Model), WriteError> {
         let (sink, written) = self.writer.finish()?;
         Ok((sink, written, self.model))
     }

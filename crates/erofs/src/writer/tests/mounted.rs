@@ -15,7 +15,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 use super::model::{Builder, Model, What};
 use crate::format::superblock::{LENGTH, OFFSET, Superblock};
-use crate::{Reader, Special, Written};
+use crate::{Reader, Special, WrittenImage};
 
 /// An EROFS file that is mounted without a place in the tree.
 pub(super) struct Mounted(OwnedFd);
@@ -64,7 +64,7 @@ pub(super) fn through(dir: &OwnedFd, name: &OsStr) -> PathBuf {
 }
 
 /// Finishes an EROFS file, has `fsck.erofs` look at it, mounts it and compares all of it.
-pub(super) fn check(builder: Builder<File>, image: &Path) -> (Written, Model) {
+pub(super) fn check(builder: Builder<File>, image: &Path) -> (WrittenImage, Model) {
     let (file, written, model) = builder.finish().unwrap();
     assert_eq!(file.metadata().unwrap().len(), written.size);
     check_again(image, &model);

@@ -15,7 +15,7 @@ fn nid(path: &std::path::Path, name: &str) -> Nid {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn attributes_that_come_later() {
+fn attributes_can_be_set_later() {
     let dir = tempfile::tempdir().unwrap();
     let (file, path) = image(&dir);
     let mut builder = Builder::new(file, options(Options::MEMORY));
@@ -68,7 +68,7 @@ fn attributes_that_come_later() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn what_has_no_room_stays_as_it_is() {
+fn patch_without_room_changes_nothing() {
     let dir = tempfile::tempdir().unwrap();
     let (file, path) = image(&dir);
     let mut builder = Builder::new(file, options(Options::MEMORY));

@@ -102,7 +102,7 @@ pub(super) fn play<S: Sink>(steps: &[Step], sink: S, memory: usize) -> Builder<S
                 }
                 builder.sparse(dir, &name, size, pieces, &attributes);
             }
-            13 => builder.look_up(dir, &name),
+            13 => builder.lookup(dir, &name),
             14 => {
                 let special = [
                     Special::Char(0, 0),
@@ -132,7 +132,7 @@ proptest! {
 
     #[test]
     #[ignore = "needs root: scripts/test.sh"]
-    fn any_tree_comes_back(steps in prop::collection::vec(step(), 0..120)) {
+    fn any_tree_round_trips(steps in prop::collection::vec(step(), 0..120)) {
         let dir = tempfile::tempdir().unwrap();
         let (file, path) = image(&dir);
         check(play(&steps, file, Options::MEMORY), &path);
@@ -145,7 +145,7 @@ proptest! {
 /// Many directories, names and links, with memory for some hundred of them: everything is put aside.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn what_is_put_aside_is_found_again() {
+fn spilled_data_is_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let build = |sink: File, memory| {
         let mut builder = Builder::new(sink, options(memory));
@@ -155,7 +155,7 @@ fn what_is_put_aside_is_found_again() {
             let seed = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             let parent = dirs[usize::try_from(seed >> 40).unwrap() % dirs.len()];
             let name = format!("{:x}", seed >> 52);
-            builder.look_up(parent, name.as_bytes());
+            builder.lookup(parent, name.as_bytes());
             match n % 5 {
                 0 => {
                     let xattrs = vec![(b"user.number".to_vec(), bytes(n, 300))];

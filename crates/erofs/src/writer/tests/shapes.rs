@@ -11,7 +11,7 @@ pub(super) fn builder(dir: &tempfile::TempDir) -> (Builder<std::fs::File>, std::
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn nothing_but_a_root() {
+fn empty_image_has_only_a_root() {
     let dir = tempfile::tempdir().unwrap();
     let (builder, path) = builder(&dir);
     let (written, _) = check(builder, &path);
@@ -69,7 +69,7 @@ fn names_of_every_length_and_of_any_bytes() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn a_directory_of_a_hundred_thousand() {
+fn directory_of_a_hundred_thousand_entries() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
     let top = builder.directory(0, b"many", &plain(0o755, 5));
@@ -125,7 +125,7 @@ fn holes_take_no_space() {
 /// A file that is not said to have holes gets its zeros.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn zeros_that_were_announced_as_data() {
+fn announced_zeros_are_stored() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
     let attributes = plain(0o644, 0);
@@ -222,7 +222,7 @@ fn deep_trees() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn what_is_replaced_or_removed_is_gone() {
+fn replaced_and_removed_entries_are_absent() {
     let dir = tempfile::tempdir().unwrap();
     let (mut builder, path) = builder(&dir);
     let (attributes, data) = (plain(0o644, 1), |n| bytes(n, 100));
@@ -239,14 +239,14 @@ fn what_is_replaced_or_removed_is_gone() {
     builder.file(0, b"top", data(4), 9, &attributes);
     builder.unlink(0, b"file");
     builder.unlink(0, b"never");
-    builder.look_up(0, b"file");
-    builder.look_up(0, b"never");
-    builder.look_up(0, b"top");
+    builder.lookup(0, b"file");
+    builder.lookup(0, b"never");
+    builder.lookup(0, b"top");
     let top = builder.implicit(0, b"top");
-    builder.look_up(top, b"below");
+    builder.lookup(top, b"below");
     builder.link(top, b"below", file);
     builder.link(top, b"below", file);
-    builder.look_up(top, b"below");
+    builder.lookup(top, b"below");
     let (written, model) = check(builder, &path);
     assert_eq!((model.links()[&file], written.inodes), (2, 3));
 }

@@ -133,7 +133,7 @@ fn walk<R: Source>(erofs: &Reader<R>, path: &[u8]) -> Result<ErofsPath, ReadErro
     let mut opaque = false;
     for part in path.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
         opaque |= is_opaque(erofs, &directory)?;
-        let Some(entry) = erofs.look_up(&directory, part)? else {
+        let Some(entry) = erofs.lookup(&directory, part)? else {
             return Ok(if opaque { ErofsPath::Hidden } else { ErofsPath::Absent });
         };
         let inode = erofs.inode(entry.nid)?;

@@ -185,7 +185,7 @@ impl Form for ErofsForm<'_> {
 
     fn find_entry(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Option<There>, UnpackError> {
         let handle = unpacker.dir(dir);
-        let found = unpacker.form.writer.look_up(handle, leaf);
+        let found = unpacker.form.writer.lookup(handle, leaf);
         let found = found.map_err(|e| unpacker.failed("looking at", dir, leaf, e))?;
         Ok(found.map(|found| match found {
             Named::Inode(inode) if unpacker.form.whiteouts.contains(&inode.nid()) => There::Whiteout,
@@ -197,7 +197,7 @@ impl Form for ErofsForm<'_> {
     fn target(unpacker: &mut Unpacker<'_, Self>, dir: Id, leaf: &[u8]) -> Result<Vec<u8>, UnpackError> {
         let handle = unpacker.dir(dir);
         let operation = "reading the symbolic link";
-        let found = unpacker.form.writer.look_up(handle, leaf);
+        let found = unpacker.form.writer.lookup(handle, leaf);
         let at = match found.map_err(|e| unpacker.failed(operation, dir, leaf, e))? {
             Some(Named::Inode(inode)) => unpacker.form.targets.get(&inode.nid()).copied(),
             _ => None,
@@ -214,7 +214,7 @@ impl Form for ErofsForm<'_> {
     ) -> Result<Option<InImage>, UnpackError> {
         let handle = unpacker.dir(dir);
         let writer = &mut unpacker.form.writer;
-        let made = match writer.look_up(handle, leaf) {
+        let made = match writer.lookup(handle, leaf) {
             Ok(Some(_)) => return Ok(None),
             Ok(None) => writer.directory(handle, leaf),
             Err(error) => Err(error),
@@ -283,7 +283,7 @@ impl Form for ErofsForm<'_> {
 
     fn link(unpacker: &mut Unpacker<'_, Self>, from: (Id, &[u8]), dir: Id, leaf: &[u8]) -> Result<bool, UnpackError> {
         let handle = unpacker.dir(from.0);
-        let found = unpacker.form.writer.look_up(handle, from.1);
+        let found = unpacker.form.writer.lookup(handle, from.1);
         match found.map_err(|e| unpacker.failed("looking at", from.0, from.1, e))? {
             Some(Named::Inode(inode)) => {
                 unpacker.name("creating the hard link", Ok(inode), dir, leaf)?;
