@@ -36,7 +36,7 @@ pub fn decode<T: DeserializeOwned + Default>(value: &Value, path: &FieldPath) ->
             }
         }
     }
-    errors.invalid_plain(path.clone(), "a map", format!("has more than {MAX_WRONG_VALUES} values of a wrong type"));
+    errors.forbidden(path.clone(), format!("more than {MAX_WRONG_VALUES} values of a wrong type"));
     (T::default(), errors)
 }
 
@@ -343,7 +343,7 @@ mod tests {
         assert_eq!(errors(&wrong(MAX_WRONG_VALUES - 1)).len(), MAX_WRONG_VALUES - 1);
         let many = errors(&wrong(100_000));
         assert_eq!(many.len(), MAX_WRONG_VALUES + 1);
-        assert_eq!(many[MAX_WRONG_VALUES], "the object: Invalid value: a map: has more than 64 values of a wrong type");
+        assert_eq!(many[MAX_WRONG_VALUES], "the object: Forbidden: more than 64 values of a wrong type");
         assert_eq!(errors(&json!([])), ["the object: Invalid value: a list: must be a map"]);
     }
 
