@@ -150,7 +150,7 @@ impl LayerBuilder {
 
     /// Leaves out the two empty blocks at the end.
     #[must_use]
-    pub fn endless_blob_is_cut_off(mut self) -> Self {
+    pub fn without_end(mut self) -> Self {
         self.unfinished = true;
         self
     }
