@@ -52,7 +52,7 @@ async fn redirect_back_carries_no_credential() {
 }
 
 #[tokio::test]
-async fn endless_redirects_are_cut_off() {
+async fn endless_redirects_are_refused() {
     let registry = TestRegistry::open().await;
     let blob = registry.push_blob("app", noise(10));
     registry.faults().always("/blobs/", Fault::EndlessRedirect);
