@@ -445,8 +445,5 @@ async fn providers_come_last_in_their_own_order() {
     let notes: Vec<&str> = found.notes.iter().map(|note| note.text.as_str()).collect();
     assert_eq!(notes.len(), 2, "{notes:?}");
     assert!(notes[0].contains("bad"), "{notes:?}");
-    assert!(
-        notes[1].contains("provider two is ignored") && notes[1].contains("the port is not a number"),
-        "{notes:?}"
-    );
+    assert!(notes[1].contains("provider two is ignored") && notes[1].contains("the port is not a number"), "{notes:?}");
 }
