@@ -9,7 +9,7 @@ use std::sync::{Arc, MutexGuard};
 
 use inflate::{BUFFER, Sink, Stopped};
 
-use crate::budget::{Budget, Share};
+use crate::budgets::{MemoryBudget, Share};
 use crate::hashing::{Chore, Hashing};
 use base::lock::{Condvar, Mutex};
 
@@ -23,7 +23,7 @@ pub(crate) type TarHash = Hashing<Filled>;
 
 /// State that both sides share.
 struct ByteRing {
-    budget: Budget,
+    budget: MemoryBudget,
     /// Guards everything that moves.
     state: Mutex<RingState>,
     filled: Condvar,
@@ -99,7 +99,7 @@ impl Progress {
 }
 
 /// A fresh ring. The share for [`LEAST`] buffers is the caller's to hold.
-pub(crate) fn ring(budget: &Budget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
+pub(crate) fn ring(budget: &MemoryBudget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
     let ring = Arc::new(ByteRing {
         budget: budget.clone(),
         state: Mutex::default(),

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::background;
 use crate::background::Background;
-use crate::budget::Budget;
+use crate::budgets::MemoryBudget;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
 use crate::intake::{self, InflateError, Intake};
@@ -39,9 +39,9 @@ pub(crate) fn least(size: u64) -> usize {
 
 /// Parts of the engine that the threads of a layer work with.
 #[derive(Clone)]
-pub(crate) struct Hands {
+pub(crate) struct UnpackContext {
     pub(crate) background: Background,
-    pub(crate) budget: Budget,
+    pub(crate) budget: MemoryBudget,
     pub(crate) store: Store,
     pub(crate) lease: Arc<background::BlockingDrop<Lease>>,
     pub(crate) limits: Limits,
@@ -49,7 +49,7 @@ pub(crate) struct Hands {
     pub(crate) token: CancellationToken,
 }
 
-impl Hands {
+impl UnpackContext {
     /// Waits for the memory of a decoder's window.
     fn reserve_window(&self, bytes: usize) -> std::result::Result<MemoryShare, Stopped> {
         let wait = self.token.run_until_cancelled(self.budget.window(bytes));
@@ -59,7 +59,7 @@ impl Hands {
 
 /// A layer to make.
 pub(crate) struct Task {
-    pub(crate) hands: Hands,
+    pub(crate) context: UnpackContext,
     pub(crate) blob: Digest,
     pub(crate) size: u64,
     /// Of the diff id that is wanted.
@@ -98,24 +98,24 @@ impl Second {
 impl Task {
     /// First side: verify, inflate, fill the ring; and the second one where that needs no thread of its own.
     pub(crate) fn run(self, mut intake: Intake) -> Outcome {
-        let Self { hands, blob, size, algorithm, progress } = self;
+        let Self { context, blob, size, algorithm, progress } = self;
         let hash = Arc::new(TarHash::new(algorithm));
         let chores = [Arc::clone(&hash) as Arc<dyn Chore>, intake.chore()];
         intake.add_chore(Arc::clone(&chores[0]));
         let progress = Progress::every(PROGRESS_STEP, progress);
-        let (mut writer, reader) = ring(&hands.budget, &chores, progress);
+        let (mut writer, reader) = ring(&context.budget, &chores, progress);
         writer.hash_with(&hash);
         // The stream of a plain blob is the blob, whose digest is verified when the stream ends: it is not hashed again.
         let plain = (blob.algorithm() == algorithm).then_some(blob);
         let same = plain.is_some();
         let found = Findings::default();
         let untar =
-            Untar { hands: hands.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
+            Untar { context: context.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
         // Taken by the first of the two: the writer when the ring is full, or the end of this function.
         let second = Arc::new(Mutex::new(Start::Not(Box::new(untar))));
-        let (starting, background) = (Arc::clone(&second), hands.background.clone());
+        let (starting, background) = (Arc::clone(&second), context.background.clone());
         writer.start_with(move || Start::start(&starting, &background));
-        let inflated = inflate(intake, writer, size, &hands, (&hash, same), &found);
+        let inflated = inflate(intake, writer, size, &context, (&hash, same), &found);
         let second = std::mem::replace(&mut *second.lock(), Start::Gone);
         let untarred = match (second, &inflated) {
             (Start::Running(thread), _) => Second::Running(thread),
@@ -165,12 +165,12 @@ fn inflate(
     mut intake: Intake,
     mut writer: RingWriter,
     size: u64,
-    hands: &Hands,
+    context: &UnpackContext,
     hash: (&TarHash, bool),
     found: &Findings,
 ) -> std::result::Result<(), InflateError> {
-    let limit = hands.limits.inflated(size);
-    let reserve = |bytes| hands.reserve_window(bytes);
+    let limit = context.limits.inflated(size);
+    let reserve = |bytes| context.reserve_window(bytes);
     let options = inflate::Options { reserve: &reserve, ..inflate::Options::default() };
     let mut bounded = Bounded { writer: &mut writer, left: limit, over: 0 };
     let pumped = pump(&mut intake, &mut bounded, &options, hash, found);
@@ -213,13 +213,13 @@ fn pump(
     (hash, plain): (&TarHash, bool),
     found: &Findings,
 ) -> std::result::Result<(), InflateError> {
-    let mut told = |compression| {
+    let mut detected = |compression| {
         found.compression.get_or_init(|| compression);
         if compression == Compression::Plain && plain {
             hash.forgo();
         }
     };
-    Ok(inflate::run(intake, writer, options, &mut told)?)
+    Ok(inflate::run(intake, writer, options, &mut detected)?)
 }
 
 /// A ring that takes so many bytes at most.
@@ -247,7 +247,7 @@ impl Sink for Bounded<'_> {
 
 /// Second side: hash and unpack.
 struct Untar {
-    hands: Hands,
+    context: UnpackContext,
     /// Bytes of the blob.
     size: u64,
     reader: RingReader,
@@ -259,7 +259,8 @@ struct Untar {
 
 impl Untar {
     fn run(self) -> Untarred {
-        let Self { hands: Hands { store, lease, limits, token, .. }, size, mut reader, hash, plain, found } = self;
+        let Self { context: UnpackContext { store, lease, limits, token, .. }, size, mut reader, hash, plain, found } =
+            self;
         let ingest = store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e))?;
         let ingest = ingest.of_blob(size, limits.entries(size));
         let unpacked = ingest.unpack(&mut reader, &|| token.is_cancelled());

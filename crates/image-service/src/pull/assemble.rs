@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use cri_api::{Error, LayerState, Result};
@@ -15,46 +14,47 @@ use futures::stream::{FuturesUnordered, StreamExt as _};
 use oci::Digest;
 use store::Unfinished;
 
-use super::assembly::{Assembly, Came, Plan, Waited};
+use super::assembly::{Assembly, LayerOutcome, Plan, Waited};
 use super::choose::{check_layers, check_platform, parse_config};
+use super::image::{Assembled, ImageLayer, PresentLayer};
 use super::join::is_another;
-use super::key::LayerKey;
-use super::ready::{Assembled, Part, PresentLayer, ReadyLayer};
 use super::wanted::{Blob, WEIGHT, in_order, sort, weight};
+use crate::budgets::{InsufficientSpace, SpaceClaim};
 use crate::error::{self, cancelled, damaged};
-use crate::resume;
-use crate::room::{Claim, Short};
+use crate::in_flight::LayerKey;
+use crate::in_flight::ReadyLayer;
+use crate::source::resume;
 
 impl Assembly<'_> {
     /// Brings all layers together. When it fails, the layers that it alone wanted are gone before it answers.
     pub(crate) async fn run(&self) -> Result<Assembled> {
         let mut blobs = self.blobs(None);
         let mut running = FuturesUnordered::new();
-        let mut claim = self.shared.room.claim();
+        let mut claim = self.parts.budgets.space.claim();
         let result = self.drive(&mut blobs, &mut running, &mut claim).await;
         let failed = match result {
             Ok(plan) => match self.parts(&plan, &blobs) {
                 Ok(layers) => return Ok(Assembled { config: plan.bytes, layers }),
                 Err(error) => error,
             },
-            Err(error) => self.shared.tell_need(error, claim.need()).await,
+            Err(error) => self.parts.content.with_space_requirement(error, claim.requirement()).await,
         };
         for blob in &blobs {
             blob.stop.cancel();
         }
         let mut ready: Vec<ReadyLayer> = blobs.into_iter().filter_map(|blob| blob.ready).collect();
         while let Some((_, _, came)) = running.next().await {
-            if let Came::Answer(Ok(layer)) | Came::Stopped(Some(layer)) = came {
+            if let LayerOutcome::Answer(Ok(layer)) | LayerOutcome::Stopped(Some(layer)) = came {
                 ready.push(layer);
             }
         }
         drop(running);
         if resume::is_interruption(&failed) {
-            ready.iter().for_each(ReadyLayer::stay);
+            ready.iter().for_each(ReadyLayer::keep_for_later);
         }
         // Discard on a background thread, but finish before returning the error.
         let left: Vec<_> = ready.into_iter().filter_map(ReadyLayer::into_last).collect();
-        self.shared.background.discard(left).await;
+        self.parts.content.background.discard(left).await;
         Err(failed)
     }
 
@@ -62,21 +62,21 @@ impl Assembly<'_> {
         &self,
         blobs: &mut Vec<Blob>,
         running: &mut FuturesUnordered<BoxFuture<'static, Waited>>,
-        claim: &mut Claim,
+        claim: &mut SpaceClaim,
     ) -> Result<Plan> {
         let mut plan: Option<Plan> = None;
         let mut pending = in_order(blobs);
         // Another pull may already be fetching the same layer in a different compression, which only the config can
         // show. If the config is already present, reading it first costs nothing.
-        let alone = self.shared.layers.len() == 0 && !self.has_config();
+        let alone = self.parts.in_flight.layers.len() == 0 && !self.has_config();
         let early = |blob: &Blob| alone || self.jobs_like(&blob.key).next().is_some();
-        let mut blind = blobs.iter().any(early).then(|| self.shared.coming.blind());
+        let mut blind = blobs.iter().any(early).then(|| self.parts.in_flight.by_diff_id.unresolved());
         let mut planning = self.plan(blind.is_none()).boxed().fuse();
         // If the layers that seem to be missing do not all fit, nothing is fetched before the config shows which ones
         // are.
-        let at_once = |blob: &&Blob| self.shared.known.diff_id(&blob.descriptor.digest).is_none() && early(blob);
+        let at_once = |blob: &&Blob| self.parts.content.hints.diff_id(&blob.descriptor.digest).is_none() && early(blob);
         let fits = self.claim(claim, blobs.iter().filter(at_once)).await?.is_ok();
-        let most = self.shared.options.max_parallel_layers.saturating_mul(WEIGHT);
+        let most = self.parts.budgets.parallel_layers.saturating_mul(WEIGHT);
         let mut leading = 0_usize;
         loop {
             // Start what may start.
@@ -111,7 +111,7 @@ impl Assembly<'_> {
                     drop(blind.take());
                     let missing = blobs.iter().filter(|blob| !blob.places.is_empty() && !self.comes_otherwise(blob));
                     if let Err(short) = self.claim(claim, missing).await? {
-                        return Err(error::no_room(self.shared.store.root(), &short));
+                        return Err(short.into_error(self.parts.content.store.root()));
                     }
                     self.tell_plan(&made, blobs);
                     plan = Some(made);
@@ -119,13 +119,13 @@ impl Assembly<'_> {
                 Some((n, led, came)) = running.next() => {
                     leading -= if led { weight(&blobs[n]) } else { 0 };
                     // One that was stopped has perhaps been started again.
-                    blobs[n].running &= matches!(came, Came::Stopped(_));
+                    blobs[n].running &= matches!(came, LayerOutcome::Stopped(_));
                     match came {
-                        Came::Stopped(_) => {}
+                        LayerOutcome::Stopped(_) => {}
                         // The config has shown meanwhile that the layer is not wanted.
-                        Came::Gone | Came::Refused if blobs[n].places.is_empty() => {}
-                        Came::Gone => pending.push_front(n),
-                        Came::Committed => {
+                        LayerOutcome::Gone | LayerOutcome::Refused if blobs[n].places.is_empty() => {}
+                        LayerOutcome::Gone => pending.push_front(n),
+                        LayerOutcome::Committed => {
                             let placed = match &mut plan {
                                 Some(plan) if led => self.place_committed(plan, &mut blobs[n]).await?,
                                 _ => false,
@@ -135,17 +135,17 @@ impl Assembly<'_> {
                             }
                             self.check_size(plan.as_ref(), blobs)?;
                         }
-                        Came::Refused => {
-                            tracing::debug!(layer = %blobs[n].descriptor.digest, "registry does not confirm the shared layer: fetch it");
+                        LayerOutcome::Refused => {
+                            tracing::debug!(layer = %blobs[n].descriptor.digest, "registry does not confirm the parts layer: fetch it");
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
-                        Came::Answer(Ok(ready)) if is_another(&blobs[n], &ready) => {
+                        LayerOutcome::Answer(Ok(ready)) if is_another(&blobs[n], &ready) => {
                             tracing::debug!(layer = %blobs[n].descriptor.digest, "another blob has another layer: fetch the own blob");
                             blobs[n].own_only = true;
                             pending.push_front(n);
                         }
-                        Came::Answer(Ok(ready)) => {
+                        LayerOutcome::Answer(Ok(ready)) => {
                             blobs[n].ready = Some(ready);
                             self.check_size(plan.as_ref(), blobs)?;
                             self.check_entries(blobs)?;
@@ -154,13 +154,13 @@ impl Assembly<'_> {
                             }
                         }
                         // The job of another pull failed, because of that pull's registry or credential: take over.
-                        Came::Answer(Err(error))
+                        LayerOutcome::Answer(Err(error))
                             if !led && !self.token.is_cancelled() && !error::is_damaged_image(&error) =>
                         {
                             tracing::debug!(%error, layer = %blobs[n].descriptor.digest, "another pull's layer failed");
                             pending.push_front(n);
                         }
-                        Came::Answer(Err(error)) => return Err(error),
+                        LayerOutcome::Answer(Err(error)) => return Err(error),
                     }
                 }
             }
@@ -169,7 +169,7 @@ impl Assembly<'_> {
 
     /// Puts the layer that another pull has committed meanwhile into the places of its blob. Returns false if it is gone again.
     async fn place_committed(&self, plan: &mut Plan, blob: &mut Blob) -> Result<bool> {
-        let present = self.holding.find_present(self.shared, plan.ids_of(&blob.places)).await?;
+        let present = self.holding.find_present(self.parts, plan.ids_of(&blob.places)).await?;
         if present.iter().any(Option::is_none) {
             return Ok(false);
         }
@@ -179,7 +179,7 @@ impl Assembly<'_> {
             }
             plan.present[place] = layer;
         }
-        self.shared.room.done(&blob.descriptor.digest, blob.descriptor.size);
+        self.parts.budgets.space.set_fetched(&blob.descriptor.digest, blob.descriptor.size);
         self.hub.layer(&blob.descriptor.digest, LayerState::Present);
         Ok(true)
     }
@@ -204,19 +204,19 @@ impl Assembly<'_> {
     /// Claims space on the disk for these blobs. The outer error is that of asking.
     async fn claim(
         &self,
-        claim: &mut Claim,
+        claim: &mut SpaceClaim,
         blobs: impl Iterator<Item = &Blob>,
-    ) -> Result<std::result::Result<(), Short>> {
+    ) -> Result<std::result::Result<(), InsufficientSpace>> {
         let wanted = blobs.map(|blob| (blob.descriptor.digest.clone(), blob.descriptor.size)).collect();
         if claim.covers(&wanted) {
             return Ok(Ok(()));
         }
-        if !self.shared.options.check_disk_space {
+        if !self.parts.options.check_disk_space {
             return Ok(claim.set(wanted, u64::MAX));
         }
         let room = |drop_first: bool| {
-            let store = self.shared.store.clone();
-            self.shared.background.run(move || {
+            let store = self.parts.content.store.clone();
+            self.parts.content.background.run(move || {
                 if drop_first {
                     let freed = store.drop_unfinished(None);
                     tracing::info!(bytes = freed.freed_bytes, "not enough space: deleted what interrupted pulls left");
@@ -226,7 +226,7 @@ impl Assembly<'_> {
         };
         let claimed = claim.set(wanted.clone(), room(false).await?.unwrap_or(u64::MAX));
         // Leftovers, which can be fetched again, must not prevent a fetch.
-        if claimed.is_err() && self.shared.store.unfinished() != Unfinished::default() {
+        if claimed.is_err() && self.parts.content.store.unfinished() != Unfinished::default() {
             return Ok(claim.set(wanted, room(true).await?.unwrap_or(u64::MAX)));
         }
         Ok(claimed)
@@ -234,7 +234,7 @@ impl Assembly<'_> {
 
     /// Returns true if the config is on this machine.
     fn has_config(&self) -> bool {
-        self.chosen.config.is_some() || self.shared.known.has_config(&self.chosen.manifest.config.digest)
+        self.chosen.config.is_some() || self.parts.content.hints.has_config(&self.chosen.manifest.config.digest)
     }
 
     /// Returns the config, fetched by this pull or by another one.
@@ -244,8 +244,8 @@ impl Assembly<'_> {
         }
         let descriptor = self.chosen.manifest.config.clone();
         let (source, key) = (Arc::clone(self.source), (self.source.origin().clone(), descriptor.digest.clone()));
-        let most = self.shared.options.limits.config_bytes;
-        let mut job = self.shared.configs.join(&key, |context| async move {
+        let most = self.parts.budgets.limits.config_bytes;
+        let mut job = self.parts.in_flight.configs.join(&key, |context| async move {
             tokio::select! {
                 biased;
                 () = context.token.cancelled() => Err(cancelled()),
@@ -267,21 +267,21 @@ impl Assembly<'_> {
         let (chosen, name) = (self.chosen, self.name);
         let bytes = self.config().await?;
         if others_first {
-            self.shared.coming.all_see().await;
+            self.parts.in_flight.by_diff_id.all_resolved().await;
         }
         let config = parse_config(&bytes, &chosen.manifest.config)?;
         if !chosen.platform_known {
-            check_platform(&config, &self.shared.options.platform, name)?;
+            check_platform(&config, &self.parts.options.platform, name)?;
         }
         check_layers(&config, &chosen.manifest, name)?;
         let diff_ids = config.rootfs.diff_ids;
         let chain_ids = chain_ids(&diff_ids);
         let stacked = diff_ids.iter().cloned().zip(chain_ids.iter().cloned()).collect();
-        let commits = self.shared.commits.load(Ordering::Acquire);
-        let mut present = self.holding.find_present(self.shared, stacked).await?;
+        let commits = self.parts.content.commit_mark();
+        let mut present = self.holding.find_present(self.parts, stacked).await?;
         for (layer, chain_id) in present.iter_mut().zip(&chain_ids) {
             // No link to it could be made, or it was lost.
-            if self.alone.contains(chain_id) && matches!(layer, Some(PresentLayer::Elsewhere { .. })) {
+            if self.alone.contains(chain_id) && matches!(layer, Some(PresentLayer::OtherChain { .. })) {
                 *layer = None;
             }
         }
@@ -330,7 +330,7 @@ impl Assembly<'_> {
 
     /// The diff id by which a blob may come through another one. Where blobs are kept, it is the blob itself that is wanted.
     pub(super) fn shared_diff_id<'b>(&self, blob: &'b Blob) -> Option<&'b Digest> {
-        let may = !blob.own_only && blob.key.only_for.is_none() && !self.shared.options.keep_blobs;
+        let may = !blob.own_only && blob.key.only_for.is_none() && !self.parts.content.keeps_blobs;
         blob.diff_id.as_ref().filter(|_| may)
     }
 
@@ -341,7 +341,7 @@ impl Assembly<'_> {
             let bytes = blob.ready.as_ref()?.layer().stats().content_bytes;
             Some(bytes.saturating_mul(blob.places.len() as u64))
         });
-        let (seen, most) = (here.chain(new).fold(0, u64::saturating_add), self.shared.options.limits.image_bytes);
+        let (seen, most) = (here.chain(new).fold(0, u64::saturating_add), self.parts.budgets.limits.image_bytes);
         if seen <= most {
             return Ok(());
         }
@@ -354,7 +354,7 @@ impl Assembly<'_> {
     /// Refuses an image whose layers, as far as they were unpacked for it, have more entries than all of its blobs may
     /// contain, or than two layers may have.
     fn check_entries(&self, blobs: &[Blob]) -> Result<()> {
-        let options = &self.shared.options;
+        let options = &self.parts.options;
         let layers = blobs.iter().filter_map(|blob| blob.ready.as_ref());
         let seen = layers.fold(0, |sum: u64, ready| sum.saturating_add(ready.layer().stats().entries));
         let compressed = self.chosen.manifest.layers.iter().fold(0, |sum: u64, layer| sum.saturating_add(layer.size));
@@ -373,15 +373,17 @@ impl Assembly<'_> {
     /// the one that does.
     fn comes_otherwise(&self, blob: &Blob) -> bool {
         let Some(diff_id) = self.shared_diff_id(blob) else { return false };
-        let is_live = |key: &LayerKey| self.shared.layers.has(key) || self.shared.ready.find(key).is_some();
-        self.shared.coming.forget(is_live);
+        let is_live =
+            |key: &LayerKey| self.parts.in_flight.layers.has(key) || self.parts.in_flight.ready.find(key).is_some();
+        self.parts.in_flight.by_diff_id.retain(is_live);
         let joined = |other: &LayerKey| (is_live(other) && self.may_join(other)).then_some(true);
-        self.shared.coming.decide(diff_id, &blob.key, joined, || false)
+        self.parts.in_flight.by_diff_id.decide(diff_id, &blob.key, joined, || false)
     }
 
     /// The stack, every place filled and every diff id as the config says.
-    fn parts(&self, plan: &Plan, blobs: &[Blob]) -> Result<Vec<Part>> {
-        let mut parts: Vec<Option<Part>> = plan.present.iter().map(|l| l.clone().map(Part::Present)).collect();
+    fn parts(&self, plan: &Plan, blobs: &[Blob]) -> Result<Vec<ImageLayer>> {
+        let mut parts: Vec<Option<ImageLayer>> =
+            plan.present.iter().map(|l| l.clone().map(ImageLayer::Present)).collect();
         for blob in blobs {
             let Some(ready) = &blob.ready else { continue };
             for &place in &blob.places {
@@ -392,7 +394,7 @@ impl Assembly<'_> {
                         blob.descriptor.digest, self.name, ready.diff_id
                     )));
                 }
-                parts[place] = Some(Part::New(ready.clone()));
+                parts[place] = Some(ImageLayer::New(ready.clone()));
             }
         }
         let missing = || Error::new(cri_api::Kind::Internal, "a layer was forgotten: this is a fault of the program");

@@ -12,16 +12,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::choose::Chosen;
 use super::holding::Holding;
-use super::ready::{PresentLayer, ReadyLayer};
+use super::image::PresentLayer;
 use super::stack::Stacking;
-use crate::budget::Pull;
+use crate::budgets::PullAccount;
+use crate::content::CommitMark;
+use crate::in_flight::ReadyLayer;
+use crate::parts::EngineParts;
 use crate::progress::Hub;
-use crate::shared::Shared;
 use crate::source::Source;
 
 /// A manifest whose layers are being assembled, and the parts of the engine that do it.
 pub(crate) struct Assembly<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) parts: &'a Arc<EngineParts>,
     pub(crate) source: &'a Arc<dyn Source>,
     pub(crate) holding: &'a Holding,
     pub(crate) chosen: &'a Chosen,
@@ -31,7 +33,7 @@ pub(crate) struct Assembly<'a> {
     /// Stacks for which the layer must be unpacked for itself.
     pub(crate) alone: &'a BTreeSet<Digest>,
     /// The pull charged for its jobs' memory.
-    pub(crate) pull: Pull,
+    pub(crate) pull: PullAccount,
     /// Reports layers as they become ready, to be put into the runtime's store.
     pub(crate) stacking: Option<Stacking>,
 }
@@ -42,8 +44,8 @@ pub(super) struct Plan {
     pub(super) diff_ids: Vec<Digest>,
     pub(super) chain_ids: Vec<Digest>,
     pub(super) present: Vec<Option<PresentLayer>>,
-    /// [`Shared::commits`] before the store was asked for `present`.
-    pub(super) commits: u64,
+    /// The mark of commits from before the lookup of `present`.
+    pub(super) commits: CommitMark,
 }
 
 impl Plan {
@@ -54,9 +56,9 @@ impl Plan {
 }
 
 /// The result of waiting for a layer: the index of its blob, whether this pull led the job, and the outcome.
-pub(super) type Waited = (usize, bool, Came);
+pub(super) type Waited = (usize, bool, LayerOutcome);
 
-pub(super) enum Came {
+pub(super) enum LayerOutcome {
     Answer(Result<ReadyLayer>),
     /// The job had nothing to fetch: another pull has committed the layer.
     Committed,

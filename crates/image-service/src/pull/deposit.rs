@@ -12,13 +12,13 @@ use tokio::time::{Instant, sleep};
 
 use super::assembly::Assembly;
 use super::holding::Holding;
-use super::ready::{Assembled, Part};
+use super::image::{Assembled, ImageLayer};
 use super::stack::{Listening, Planned, Stack, StackError, Stacking};
 use super::{COMMIT_ATTEMPTS, Incoming, choose, present};
 use crate::error;
 use crate::options::RuntimeTarget;
-use crate::resume;
 use crate::signatures::recorded;
+use crate::source::resume;
 
 /// Longest time in which the runtime shows an image after its records were written: it learns of them by events.
 const VISIBLE_WITHIN: Duration = Duration::from_secs(5);
@@ -29,22 +29,22 @@ const NAMES_WITHIN: Duration = Duration::from_millis(500);
 impl Incoming<'_> {
     /// Fetches what is missing, and puts the image into the runtime's store. `resolved` is what the name stands for.
     pub(crate) async fn deposit(&self, target: &RuntimeTarget, resolved: &Digest) -> Result<()> {
-        let Self { shared, chosen, hub, .. } = self;
+        let Self { parts, chosen, hub, .. } = self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.report(PullEvent::Resolved { digest: resolved.clone(), layers });
         if self.is_there(target, resolved).await?
             && let Some(config) = self.present_config(target).await?
         {
-            choose::check_present(chosen, &config, &shared.options.platform, self.name)?;
+            choose::check_present(chosen, &config, &parts.options.platform, self.name)?;
             self.verify().await?;
             // A pull that was cut off behind its records could not end.
-            shared.leftovers.end_earlier(target, &chosen.raw.digest).await;
-            present::tell_all(chosen, hub);
+            parts.content.leftovers.end_earlier(target, &chosen.raw.digest).await;
+            present::report_all_present(chosen, hub);
             return Ok(());
         }
         // The runtime takes a single manifest as it is.
         if !chosen.indexes.is_empty() {
-            check_runtime_platform(&shared.options.platform)?;
+            check_runtime_platform(&parts.options.platform)?;
         }
         for layer in &chosen.manifest.layers {
             hub.layer(&layer.digest, cri_api::LayerState::Waiting);
@@ -57,7 +57,7 @@ impl Incoming<'_> {
             Ok(deposit) => deposit,
             Err(error) => {
                 // The runtime may have died behind it, before it could answer.
-                shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
+                parts.content.leftovers.add_interrupted(id, manifest.clone(), parts.content.now());
                 return Err(error);
             }
         };
@@ -67,9 +67,9 @@ impl Incoming<'_> {
                 // The records keep all of it: nothing is to be collected.
                 if let Err(error) = deposit.end().await {
                     tracing::debug!(%error, id, "what a pull held stays until the next sweep");
-                    shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
+                    parts.content.leftovers.add_interrupted(id, manifest.clone(), parts.content.now());
                 }
-                shared.leftovers.end_earlier(target, manifest).await;
+                parts.content.leftovers.end_earlier(target, manifest).await;
                 Ok(())
             }
             Err(error) => {
@@ -78,9 +78,9 @@ impl Incoming<'_> {
                 }
                 // What is there already, a later pull need not fetch.
                 if resume::is_interruption(&error) {
-                    shared.leftovers.leave(id, manifest.clone(), (shared.options.clock)());
+                    parts.content.leftovers.add_interrupted(id, manifest.clone(), parts.content.now());
                 } else {
-                    shared.leftovers.end(target, &id, manifest).await;
+                    parts.content.leftovers.end(target, &id, manifest).await;
                 }
                 Err(error)
             }
@@ -91,16 +91,16 @@ impl Incoming<'_> {
     async fn learn(&self, target: &RuntimeTarget) {
         let blobs: Vec<Digest> = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
         match target.store.diff_ids(&blobs).await {
-            Ok(found) => self.shared.known.set_layers(blobs, found),
+            Ok(found) => self.parts.content.hints.set_layers(blobs, found),
             Err(error) => tracing::debug!(%error, "nobody says which layers are there"),
         }
     }
 
     async fn bring_to(&self, target: &RuntimeTarget, deposit: &Arc<dyn Deposit>) -> Result<()> {
-        let Self { shared, chosen, name, hub, .. } = self;
-        let lease = Arc::new(shared.background.hold(shared.store.lease()));
+        let Self { parts, chosen, name, hub, .. } = self;
+        let lease = Arc::new(parts.content.background.hold(parts.content.store.lease()));
         let holding = Holding { lease, deposit: Some(Arc::clone(deposit)) };
-        let (mut alone, pull) = (BTreeSet::new(), shared.budget.pull());
+        let (mut alone, pull) = (BTreeSet::new(), parts.budgets.memory.pull());
         for attempt in 1.. {
             let (stacking, listening) = Stacking::new();
             let assembly = Assembly { stacking: Some(stacking), ..self.assembly(&holding, &alone, pull) };
@@ -146,7 +146,7 @@ impl Incoming<'_> {
     ) -> std::result::Result<bool, StackError> {
         let blobs = self.chosen.manifest.layers.iter().map(|layer| layer.digest.clone()).collect();
         let from = (self.source.origin().to_string(), blobs);
-        let Some((stack, planned)) = Stack::begin(self.shared, deposit, from, &mut listening).await else {
+        let Some((stack, planned)) = Stack::begin(self.parts, deposit, from, &mut listening).await else {
             return Ok(false);
         };
         let Planned { config, top } = planned;
@@ -167,8 +167,8 @@ impl Incoming<'_> {
         let reference = self.source_reference()?;
         for part in &image.layers {
             if let Some(blob) = part.blob() {
-                let file = self.shared.background.run({
-                    let (blob, store) = (Arc::clone(&blob), self.shared.store.clone());
+                let file = self.parts.content.background.run({
+                    let (blob, store) = (Arc::clone(&blob), self.parts.content.store.clone());
                     move || blob.open().map_err(|e| error::from_store(store.root(), &e))
                 });
                 deposit.write_blob(blob.digest(), file.await?, reference).await?;
@@ -186,10 +186,10 @@ impl Incoming<'_> {
             deposit.write_record(&documents, name).await?;
         }
         let last = image.layers.into_iter().filter_map(|part| match part {
-            Part::New(ready) => ready.into_last(),
-            Part::Present(_) => None,
+            ImageLayer::New(ready) => ready.into_last(),
+            ImageLayer::Present(_) => None,
         });
-        self.shared.background.discard(last.collect::<Vec<_>>()).await;
+        self.parts.content.background.discard(last.collect::<Vec<_>>()).await;
         self.wait_for_names(target, &names).await
     }
 
@@ -198,7 +198,7 @@ impl Incoming<'_> {
         let manifest = Document { bytes: &raw.bytes, media_type: &raw.media_type };
         let index = |bytes: &'d bytes::Bytes| Document { bytes, media_type: index_type(bytes) };
         let layers = self.chosen.manifest.layers.iter().map(|layer| &layer.digest);
-        let kept_blobs = if self.shared.options.keep_blobs { layers.collect() } else { Vec::new() };
+        let kept_blobs = if self.parts.content.keeps_blobs { layers.collect() } else { Vec::new() };
         Documents {
             indexes: self.chosen.indexes.iter().map(index).collect(),
             manifest,
@@ -241,7 +241,7 @@ impl Incoming<'_> {
         if self.chosen.platform_known {
             return Ok(Some(Vec::new()));
         }
-        let limit = usize::try_from(self.shared.options.limits.config_bytes).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.parts.budgets.limits.config_bytes).unwrap_or(usize::MAX);
         target.store.read_blob(&self.chosen.manifest.config.digest, limit).await
     }
 

@@ -9,10 +9,10 @@ use cri_api::engine::runtime_store::Deposit;
 use oci::{Digest, chain_id};
 use store::Lease;
 
-use super::ready::PresentLayer;
+use super::image::PresentLayer;
 use crate::background::BlockingDrop;
 use crate::error;
-use crate::shared::Shared;
+use crate::parts::EngineParts;
 
 /// See the file's head.
 #[derive(Clone)]
@@ -26,13 +26,13 @@ impl Holding {
     /// The layers that are here of those with these diff ids and chain ids, held from now on.
     pub(super) async fn find_present(
         &self,
-        shared: &Arc<Shared>,
+        parts: &Arc<EngineParts>,
         stacked: Vec<(Digest, Digest)>,
     ) -> Result<Vec<Option<PresentLayer>>> {
         if let Some(deposit) = &self.deposit {
             return find_in_runtime(deposit.as_ref(), stacked).await;
         }
-        let (store, lease) = (shared.store.clone(), Arc::clone(&self.lease));
+        let (store, lease) = (parts.content.store.clone(), Arc::clone(&self.lease));
         let find = move || {
             let find = |(diff_id, chain_id): &(Digest, Digest)| {
                 let found = store.find_layer(&lease, diff_id, chain_id);
@@ -40,7 +40,7 @@ impl Holding {
             };
             stacked.iter().map(find).collect()
         };
-        shared.background.run(find).await
+        parts.content.background.run(find).await
     }
 }
 
@@ -72,7 +72,7 @@ async fn find_in_runtime(deposit: &dyn Deposit, stacked: Vec<(Digest, Digest)>) 
                 && let Some(chain_id) = elsewhere.get(diff_id)
                 && deposit.hold(chain_id).await?
             {
-                found[place] = Some(PresentLayer::Elsewhere { diff_id: diff_id.clone(), chain_id: chain_id.clone() });
+                found[place] = Some(PresentLayer::OtherChain { diff_id: diff_id.clone(), chain_id: chain_id.clone() });
             }
         }
     }

@@ -12,18 +12,19 @@ use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt as _};
 use oci::{Descriptor, Digest};
 
-use super::assembly::{Assembly, Came, Plan, Waited};
-use super::key::LayerKey;
+use super::assembly::{Assembly, LayerOutcome, Plan, Waited};
+use super::image::PresentLayer;
 use super::layer::LayerJob;
-use super::ready::{PresentLayer, ReadyLayer};
 use super::wanted::Blob;
 use crate::error;
-use crate::flight::Ticket;
+use crate::in_flight::LayerKey;
+use crate::in_flight::ReadyLayer;
+use crate::in_flight::Ticket;
 use crate::options::RuntimeTarget;
 use crate::origin::{Access, SharedContent};
+use crate::parts::EngineParts;
 use crate::progress::Hub;
-use crate::shared::Shared;
-use crate::source::Source;
+use crate::source::{Source, may_use};
 
 /// So many blobs of an image are asked about at the same time.
 const QUESTIONS: usize = 8;
@@ -43,28 +44,28 @@ impl Assembly<'_> {
         chain_ids: &[Digest],
         present: &mut [Option<PresentLayer>],
     ) {
-        if self.shared.options.shared_content == SharedContent::Open {
+        if self.parts.content.sharing == SharedContent::Open {
             return;
         }
         let source = self.source.as_ref();
         let layers = || self.chosen.manifest.layers.iter().zip(diff_ids);
-        let access: Vec<Access> = match &self.shared.options.runtime {
+        let access: Vec<Access> = match &self.parts.options.runtime {
             Some(target) => {
                 let asked = layers().zip(chain_ids).zip(&*present).map(|(((blob, diff_id), chain_id), layer)| {
                     // Where its labels are: the layer on this chain, or the one to link.
                     let chain_id = match layer {
-                        Some(PresentLayer::Elsewhere { chain_id, .. }) => chain_id,
+                        Some(PresentLayer::OtherChain { chain_id, .. }) => chain_id,
                         _ => chain_id,
                     };
                     let layer = layer.is_some().then_some((diff_id, chain_id));
-                    self.shared.access_in_runtime(target, source, &blob.digest, layer)
+                    self.parts.access_in_runtime(target, source, &blob.digest, layer)
                 });
                 let asked: Vec<_> = asked.collect();
                 stream::iter(asked).buffered(QUESTIONS).collect().await
             }
             None => {
                 let access =
-                    |(blob, diff_id): (&Descriptor, &Digest)| self.shared.access_to_present(source, blob, diff_id);
+                    |(blob, diff_id): (&Descriptor, &Digest)| self.parts.access_to_present(source, blob, diff_id);
                 layers().map(access).collect()
             }
         };
@@ -92,7 +93,7 @@ impl Assembly<'_> {
     pub(super) fn start(&self, n: usize, blob: &Blob, plan: Option<&Plan>) -> (bool, BoxFuture<'static, Waited>) {
         let job = LayerJob {
             key: blob.key.clone(),
-            shared: Arc::clone(self.shared),
+            parts: Arc::clone(self.parts),
             holding: self.holding.clone(),
             source: Arc::clone(self.source),
             descriptor: blob.descriptor.clone(),
@@ -109,10 +110,13 @@ impl Assembly<'_> {
         {
             return (false, self.ask_and_wait(n, blob, &other));
         }
-        let begin = || (JoinedLayer::Running(self.shared.layers.join(&blob.key, |context| job.run(context))), None);
+        let begin =
+            || (JoinedLayer::Running(self.parts.in_flight.layers.join(&blob.key, |context| job.run(context))), None);
         let (joined, other) = match self.shared_diff_id(blob) {
             None => begin(),
-            Some(diff_id) => self.shared.coming.decide(diff_id, &blob.key, |other| self.joined(other), begin),
+            Some(diff_id) => {
+                self.parts.in_flight.by_diff_id.decide(diff_id, &blob.key, |other| self.joined(other), begin)
+            }
         };
         let led = matches!(&joined, JoinedLayer::Running(ticket) if ticket.led);
         (led, self.wait(n, blob, joined, other))
@@ -121,15 +125,15 @@ impl Assembly<'_> {
     /// The jobs in flight, and those whose layers wait for their commits, that make of this blob what a job with this key
     /// would, and that this pull may join: at once, or after a question.
     pub(super) fn jobs_like(&self, key: &LayerKey) -> impl Iterator<Item = LayerKey> {
-        let open = self.shared.options.shared_content == SharedContent::Open;
+        let open = self.parts.content.sharing == SharedContent::Open;
         let wanted =
             |other: &LayerKey| other.is_like(key) && (open || key.origin.access_to(&other.origin) != Access::Denied);
-        self.shared.layers.keys(wanted).into_iter().chain(self.shared.ready.keys(wanted))
+        self.parts.in_flight.layers.keys(wanted).into_iter().chain(self.parts.in_flight.ready.keys(wanted))
     }
 
     /// Returns true if a job's layer may be used without a question.
     pub(super) fn may_join(&self, other: &LayerKey) -> bool {
-        self.shared.options.shared_content == SharedContent::Open
+        self.parts.content.sharing == SharedContent::Open
             || self.source.origin().access_to(&other.origin) == Access::Granted
     }
 
@@ -138,8 +142,8 @@ impl Assembly<'_> {
         if !self.may_join(other) {
             return None;
         }
-        let running = self.shared.layers.join_running(other).map(JoinedLayer::Running);
-        let joined = running.or_else(|| self.shared.ready.find(other).map(JoinedLayer::Ready))?;
+        let running = self.parts.in_flight.layers.join_running(other).map(JoinedLayer::Running);
+        let joined = running.or_else(|| self.parts.in_flight.ready.find(other).map(JoinedLayer::Ready))?;
         Some((joined, Some(other.blob.clone())))
     }
 
@@ -153,34 +157,34 @@ impl Assembly<'_> {
     fn ask_and_wait(&self, n: usize, blob: &Blob, other: &LayerKey) -> BoxFuture<'static, Waited> {
         let wait = Wait { n, hub: self.hub.clone(), blob: blob.descriptor.digest.clone(), stop: blob.stop.clone() };
         // Held from here on, so that it is still there when the registry has answered; used only then.
-        let running = self.shared.layers.join_running(other).map(JoinedLayer::Running);
-        let Some(joined) = running.or_else(|| self.shared.ready.find(other).map(JoinedLayer::Ready)) else {
-            return std::future::ready((n, false, Came::Gone)).boxed();
+        let running = self.parts.in_flight.layers.join_running(other).map(JoinedLayer::Running);
+        let Some(joined) = running.or_else(|| self.parts.in_flight.ready.find(other).map(JoinedLayer::Ready)) else {
+            return std::future::ready((n, false, LayerOutcome::Gone)).boxed();
         };
         let (source, descriptor) = (Arc::clone(self.source), blob.descriptor.clone());
         let ask = async move {
             let has = tokio::select! {
                 biased;
                 has = source.has(&descriptor) => has,
-                () = wait.stop.cancelled() => return (n, false, Came::Stopped(None)),
+                () = wait.stop.cancelled() => return (n, false, LayerOutcome::Stopped(None)),
             };
-            if has { wait.for_layer(joined, None).await } else { (n, false, Came::Refused) }
+            if has { wait.for_layer(joined, None).await } else { (n, false, LayerOutcome::Refused) }
         };
         ask.boxed()
     }
 }
 
-impl Shared {
+impl EngineParts {
     /// The access of a pull from `source`, whose manifest names this blob for a layer with this diff id, to the layer of the store.
     fn access_to_present(&self, source: &dyn Source, blob: &Descriptor, diff_id: &Digest) -> Access {
-        if self.options.shared_content == SharedContent::Open {
+        if self.content.sharing == SharedContent::Open {
             return Access::Granted;
         }
         // Where blobs are kept, it is the blob itself that is wanted.
-        if self.options.keep_blobs && !self.known.is_made_of(diff_id, &blob.digest) {
+        if self.content.keeps_blobs && !self.content.hints.is_made_of(diff_id, &blob.digest) {
             return Access::Denied;
         }
-        self.known.access_to_layer(source.origin(), &blob.digest, diff_id)
+        self.content.hints.access_to_layer(source.origin(), &blob.digest, diff_id)
     }
 
     /// The access of a pull from `source`, whose manifest names this blob, to a layer of the runtime's store.
@@ -192,7 +196,7 @@ impl Shared {
         layer: Option<(&Digest, &Digest)>,
     ) -> Access {
         let Some((diff_id, chain_id)) = layer else { return Access::Denied };
-        if self.options.keep_blobs && !target.store.has_blob(blob).await.unwrap_or(false) {
+        if self.content.keeps_blobs && !target.store.has_blob(blob).await.unwrap_or(false) {
             return Access::Denied;
         }
         let layer = StackedLayer { diff_id, chain_id, parent: None };
@@ -213,11 +217,11 @@ impl Shared {
         (diff_id, chain_id): (&Digest, &Digest),
     ) -> bool {
         let access = match &self.options.runtime {
-            _ if self.options.shared_content == SharedContent::Open => Access::Granted,
+            _ if self.content.sharing == SharedContent::Open => Access::Granted,
             Some(target) => self.access_in_runtime(target, source, &blob.digest, Some((diff_id, chain_id))).await,
             None => self.access_to_present(source, blob, diff_id),
         };
-        self.may_use(source, access, blob).await
+        may_use(self.content.sharing, source, access, blob).await
     }
 }
 
@@ -237,7 +241,7 @@ impl Wait {
             JoinedLayer::Running(ticket) => ticket,
             JoinedLayer::Ready(ready) => {
                 hub.layer(&blob, LayerState::Done);
-                return std::future::ready((n, false, Came::Answer(Ok(ready)))).boxed();
+                return std::future::ready((n, false, LayerOutcome::Answer(Ok(ready)))).boxed();
             }
         };
         let led = ticket.led;
@@ -255,12 +259,12 @@ impl Wait {
             };
             drop(seat);
             let came = match answer {
-                Some(Ok(None)) => Came::Committed,
-                Some(Ok(Some(layer))) => Came::Answer(Ok(layer)),
+                Some(Ok(None)) => LayerOutcome::Committed,
+                Some(Ok(Some(layer))) => LayerOutcome::Answer(Ok(layer)),
                 // The own blob may be good.
-                Some(Err(error)) if !is_own_blob && error::is_damaged_image(&error) => Came::Refused,
-                Some(Err(error)) => Came::Answer(Err(error)),
-                None => Came::Stopped(ticket.leave().await.flatten()),
+                Some(Err(error)) if !is_own_blob && error::is_damaged_image(&error) => LayerOutcome::Refused,
+                Some(Err(error)) => LayerOutcome::Answer(Err(error)),
+                None => LayerOutcome::Stopped(ticket.leave().await.flatten()),
             };
             (n, led, came)
         };

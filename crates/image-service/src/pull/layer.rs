@@ -4,7 +4,6 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use cri_api::{Kind, LayerState, PullEvent, Result};
@@ -14,21 +13,23 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::holding::Holding;
-use super::key::LayerKey;
-use super::ready::{Made, PresentLayer, ReadyLayer};
+use super::image::PresentLayer;
 use crate::background::BlockingDrop;
-use crate::budget::Pull;
+use crate::budgets::PullAccount;
+use crate::budgets::SpaceReservations;
+use crate::content::CommitMark;
 use crate::error::{self, cancelled};
-use crate::flight::Context;
+use crate::in_flight::JobContext;
+use crate::in_flight::LayerKey;
+use crate::in_flight::{ReadyLayer, UnpackedLayerGuard};
 use crate::intake::{Feed, InflateError, intake};
-use crate::kept::Keep;
 use crate::origin::Origin;
+use crate::parts::EngineParts;
 use crate::progress::Hub;
-use crate::resume::{self, Resuming};
-use crate::room::Room;
-use crate::shared::Shared;
+use crate::source::kept::BlobKeeper;
+use crate::source::resume::{self, ResumableBlob, usable_origins};
 use crate::source::{Chunks, Source};
-use crate::unpack::{Hands, Outcome, Task, least};
+use crate::unpack::{Outcome, Task, UnpackContext, least};
 
 /// Progress is reported after this many bytes, or after this interval if there were any.
 const PROGRESS_STEP: u64 = 256 * 1024;
@@ -40,22 +41,22 @@ pub(super) const SMALL: u64 = 256 * 1024;
 /// A job that makes a layer, before its start.
 pub(crate) struct LayerJob {
     pub(crate) key: LayerKey,
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) parts: Arc<EngineParts>,
     pub(crate) holding: Holding,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) descriptor: Descriptor,
     /// Number of commits at the plan, and diff id and chain id of every place that the layer is for; `None` while the config is
     /// not known.
-    pub(crate) planned: Option<(u64, Vec<(Digest, Digest)>)>,
+    pub(crate) planned: Option<(CommitMark, Vec<(Digest, Digest)>)>,
     /// The pull that started it.
-    pub(crate) pull: Pull,
+    pub(crate) pull: PullAccount,
 }
 
 impl LayerJob {
     /// `None`: another pull has committed the layer since the plan of this one.
-    pub(crate) async fn run(self, context: Context) -> Result<Option<ReadyLayer>> {
-        let (digest, key, shared) = (self.descriptor.digest.clone(), self.key.clone(), Arc::clone(&self.shared));
-        let result = match shared.ready.find(&key) {
+    pub(crate) async fn run(self, context: JobContext) -> Result<Option<ReadyLayer>> {
+        let (digest, key, parts) = (self.descriptor.digest.clone(), self.key.clone(), Arc::clone(&self.parts));
+        let result = match parts.in_flight.ready.find(&key) {
             Some(layer) => Ok(layer),
             None if self.is_committed().await => return Ok(None),
             None => {
@@ -64,7 +65,7 @@ impl LayerJob {
             }
         };
         if let Ok(layer) = &result {
-            shared.ready.keep(key, layer);
+            parts.in_flight.ready.add(key, layer);
             context.hub.layer(&digest, LayerState::Done);
         }
         result.map(Some).map_err(|error| error.context(format_args!("layer {digest}")))
@@ -76,43 +77,48 @@ impl LayerJob {
     async fn is_committed(&self) -> bool {
         let Some((commits, stacked)) = &self.planned else { return false };
         let Some((diff_id, chain_id)) = stacked.first() else { return false };
-        if self.shared.commits.load(Ordering::Acquire) == *commits {
+        if self.parts.content.commit_mark() == *commits {
             return false;
         }
-        let present = self.holding.find_present(&self.shared, stacked.clone()).await;
+        let present = self.holding.find_present(&self.parts, stacked.clone()).await;
         // One that is fetched for its chain alone could not be had from another.
         let is_there = |layer: &Option<PresentLayer>| match layer {
-            Some(PresentLayer::Elsewhere { .. }) => self.key.only_for.is_none(),
+            Some(PresentLayer::OtherChain { .. }) => self.key.only_for.is_none(),
             layer => layer.is_some(),
         };
         present.is_ok_and(|layers| layers.iter().all(is_there))
-            && self.shared.may_use_present(self.source.as_ref(), &self.descriptor, (diff_id, chain_id)).await
+            && self.parts.may_use_present(self.source.as_ref(), &self.descriptor, (diff_id, chain_id)).await
     }
 
-    async fn work(self, context: &Context) -> Result<ReadyLayer> {
-        let Self { key: LayerKey { algorithm, .. }, shared, holding, source, descriptor, planned: _, pull } = self;
-        let Context { token, hub } = context;
+    async fn work(self, context: &JobContext) -> Result<ReadyLayer> {
+        let Self { key: LayerKey { algorithm, .. }, parts, holding, source, descriptor, planned: _, pull } = self;
+        let JobContext { token, hub } = context;
         let Descriptor { digest, size, .. } = &descriptor;
         let _share = tokio::select! {
             biased;
             () = token.cancelled() => return Err(cancelled()),
-            share = shared.budget.reserve(pull, *size, least(*size)) => share,
+            share = parts.budgets.memory.reserve(pull, *size, least(*size)) => share,
         };
-        let usable = shared.usable_origins(source.as_ref(), &descriptor).await;
-        if let Some((layer, diff_id)) = left_whole(&shared, &descriptor, algorithm, context, usable.clone()).await? {
-            forget_part(&shared, &descriptor, usable).await;
-            let made = shared.background.hold(Made::new(layer));
-            return Ok(ReadyLayer { kept: Arc::new(made), blob_digest: descriptor.digest, diff_id });
+        let usable = usable_origins(&parts.content, source.as_ref(), &descriptor).await;
+        if let Some((layer, diff_id)) = left_whole(&parts, &descriptor, algorithm, context, usable.clone()).await? {
+            forget_part(&parts, &descriptor, usable).await;
+            let made = parts.content.background.hold(UnpackedLayerGuard::new(layer));
+            return Ok(ReadyLayer::new(made, descriptor.digest, diff_id));
         }
         hub.layer(digest, LayerState::Fetching);
-        let mut chunks = Resuming::new(&shared, &source, &descriptor, usable);
+        let mut chunks = ResumableBlob::new(
+            (&parts.content, &parts.budgets.space, parts.options.resume),
+            &source,
+            &descriptor,
+            usable,
+        );
         let opened = tokio::select! {
             biased;
             () = token.cancelled() => Err(cancelled()),
             opened = chunks.open() => opened,
         };
         let made = match opened {
-            Ok(()) => make(&shared, holding.lease, &descriptor, algorithm, source.origin(), context, &mut chunks).await,
+            Ok(()) => make(&parts, holding.lease, &descriptor, algorithm, source.origin(), context, &mut chunks).await,
             Err(error) => Err(error),
         };
         match &made {
@@ -126,27 +132,27 @@ impl LayerJob {
 /// The layer that an earlier pull left whole, if it is what it was. Where blobs are kept, it is the blob that is wanted, which
 /// comes back as what was left of it; but for one that is the layer's stream itself.
 async fn left_whole(
-    shared: &Arc<Shared>,
+    parts: &Arc<EngineParts>,
     descriptor: &Descriptor,
     algorithm: Algorithm,
-    context: &Context,
+    context: &JobContext,
     usable: BTreeSet<String>,
 ) -> Result<Option<(UnpackedLayer, Digest)>> {
     if usable.is_empty() {
         return Ok(None);
     }
-    let (store, blob, token) = (shared.store.clone(), descriptor.clone(), context.token.clone());
-    let keep_blobs = shared.options.keep_blobs;
+    let (store, blob, token) = (parts.content.store.clone(), descriptor.clone(), context.token.clone());
+    let keep_blobs = parts.content.keeps_blobs;
     let take = move || {
         let left = store.take_left_layer(&blob.digest, blob.size, algorithm, &|origin| usable.contains(origin));
         Ok(left.filter(|left| !keep_blobs || *left.diff_id() == blob.digest))
     };
-    let Some(left) = shared.background.run(take).await? else { return Ok(None) };
+    let Some(left) = parts.content.background.run(take).await? else { return Ok(None) };
     context.hub.layer(&descriptor.digest, LayerState::Unpacking);
-    let store = shared.store.clone();
+    let store = parts.content.store.clone();
     // It ends soon after it is cancelled, and is left again then.
     let verify = move || left.verify(&|| token.is_cancelled()).map_err(|error| error::from_store(store.root(), &error));
-    let found = match shared.background.run(verify).await {
+    let found = match parts.content.background.run(verify).await {
         Ok(found) => found,
         Err(error) => {
             tracing::warn!(%error, layer = %descriptor.digest, "cannot use the layer of an interrupted pull");
@@ -155,62 +161,62 @@ async fn left_whole(
     };
     if context.token.is_cancelled() {
         if let Some((layer, _)) = found {
-            let _ = shared.background.start(move || layer.leave()).await;
+            let _ = parts.content.background.start(move || layer.leave()).await;
         }
         return Err(cancelled());
     }
     if found.is_some() {
         tracing::info!(layer = %descriptor.digest, "use the layer of an interrupted pull");
-        shared.room.done(&descriptor.digest, descriptor.size);
+        parts.budgets.space.set_fetched(&descriptor.digest, descriptor.size);
     }
     Ok(found)
 }
 
 /// Removes the saved part of a blob. A kill between the end of a layer and this removal leaves both, and no pull would
 /// resume the part.
-async fn forget_part(shared: &Arc<Shared>, descriptor: &Descriptor, usable: BTreeSet<String>) {
-    if shared.store.unfinished().blobs == 0 {
+async fn forget_part(parts: &Arc<EngineParts>, descriptor: &Descriptor, usable: BTreeSet<String>) {
+    if parts.content.store.unfinished().blobs == 0 {
         return;
     }
-    let (store, blob) = (shared.store.clone(), descriptor.clone());
+    let (store, blob) = (parts.content.store.clone(), descriptor.clone());
     // It is deleted when it is dropped; one that cannot be opened is gone, too.
     let take = move || drop(store.take_spool(&blob.digest, blob.size, &|origin| usable.contains(origin)));
-    let _ = shared.background.start(take).await;
+    let _ = parts.content.background.start(take).await;
 }
 
 /// Makes the layer of the fetched chunks.
 async fn make(
-    shared: &Arc<Shared>,
+    parts: &Arc<EngineParts>,
     lease: Arc<BlockingDrop<Lease>>,
     descriptor: &Descriptor,
     algorithm: Algorithm,
     origin: &Origin,
-    context: &Context,
-    chunks: &mut Resuming,
+    context: &JobContext,
+    chunks: &mut ResumableBlob,
 ) -> Result<ReadyLayer> {
-    let Context { token, hub } = context;
+    let JobContext { token, hub } = context;
     let Descriptor { digest, size, .. } = descriptor;
-    let hands = Hands {
-        background: shared.background.clone(),
-        budget: shared.budget.clone(),
-        store: shared.store.clone(),
+    let unpack = UnpackContext {
+        background: parts.content.background.clone(),
+        budget: parts.budgets.memory.clone(),
+        store: parts.content.store.clone(),
         lease,
-        limits: shared.options.limits.clone(),
+        limits: parts.budgets.limits.clone(),
         token: token.clone(),
     };
     loop {
-        let keep = Keep::start(shared, descriptor, origin).await?;
-        let tee = keep.as_ref().map(Keep::tee);
+        let keep = BlobKeeper::start(&parts.content, descriptor, origin).await?;
+        let tee = keep.as_ref().map(BlobKeeper::tee);
         let (feed, intake) = intake(digest.clone(), *size, tee);
         let task = Task {
-            hands: hands.clone(),
+            context: unpack.clone(),
             blob: digest.clone(),
             size: *size,
             algorithm,
-            progress: progress(shared, hub, digest),
+            progress: progress(parts, hub, digest),
         };
         let work = move || task.run(intake);
-        let pouring = pour(chunks, feed, digest, hub, &shared.room);
+        let pouring = pour(chunks, feed, digest, hub, &parts.budgets.space);
         let pouring = async {
             tokio::select! {
                 biased;
@@ -222,24 +228,26 @@ async fn make(
         // which may need one.
         let (fed, outcome) = if *size <= SMALL {
             pouring.await?;
-            (Ok(()), shared.background.start(work).await.ok())
+            (Ok(()), parts.content.background.start(work).await.ok())
         } else {
-            let first = shared.background.beside("layer", work).map_err(|e| error::no_thread("reads a layer", &e))?;
+            let first =
+                parts.content.background.beside("layer", work).map_err(|e| error::no_thread("reads a layer", &e))?;
             (pouring.await, first.await.ok())
         };
         // The feed is gone, so both sides come to an end; the directory of a layer that failed is gone with them.
         let Outcome { inflated, untarred } = outcome.ok_or_else(error::thread_lost)?;
         let untarred = untarred.join().await;
-        let untarred = untarred.map(|(layer, diff_id)| (shared.background.hold(Made::new(layer)), diff_id));
+        let untarred =
+            untarred.map(|(layer, diff_id)| (parts.content.background.hold(UnpackedLayerGuard::new(layer)), diff_id));
         match verdict(fed, inflated, untarred) {
             Ok((mut made, diff_id)) => {
                 if let Some(keep) = keep {
-                    made.blob = keep.finish(&diff_id).await?;
+                    made.set_blob(keep.finish(&diff_id).await?);
                 }
-                if made.blob.is_none() && *size >= resume::LEAST {
-                    note_whole(shared, &made, descriptor, &diff_id, origin).await;
+                if !made.has_blob() && *size >= resume::LEAST {
+                    note_whole(parts, &made, descriptor, &diff_id, origin).await;
                 }
-                return Ok(ReadyLayer { kept: Arc::new(made), blob_digest: digest.clone(), diff_id });
+                return Ok(ReadyLayer::new(made, digest.clone(), diff_id));
             }
             // A mirror may have it wrong where the registry has it right.
             Err(error)
@@ -247,7 +255,7 @@ async fn make(
             {
                 chunks.start_over(&error)?;
                 tracing::warn!(layer = %digest, %error, "blob is damaged: try another host");
-                shared.room.done(digest, 0);
+                parts.budgets.space.set_fetched(digest, 0);
                 hub.layer(digest, LayerState::Fetching);
             }
             Err(error) => return Err(error),
@@ -257,25 +265,26 @@ async fn make(
 
 /// From now on, the layer outlives the process.
 async fn note_whole(
-    shared: &Arc<Shared>,
-    made: &BlockingDrop<Made>,
+    parts: &Arc<EngineParts>,
+    made: &BlockingDrop<UnpackedLayerGuard>,
     descriptor: &Descriptor,
     diff_id: &Digest,
     origin: &Origin,
 ) {
     let (layer, blob, diff_id) = (Arc::clone(made.layer()), descriptor.clone(), diff_id.clone());
     let origin = origin.to_string();
-    let noted = shared.background.start(move || layer.note_whole(&blob.digest, blob.size, &diff_id, &origin)).await;
+    let noted =
+        parts.content.background.start(move || layer.note_whole(&blob.digest, blob.size, &diff_id, &origin)).await;
     if let Ok(Err(error)) = noted {
         tracing::debug!(%error, layer = %descriptor.digest, "cannot keep it for a later pull");
     }
 }
 
 /// Reports the progress of a layer's second side.
-fn progress(shared: &Arc<Shared>, hub: &Hub, digest: &Digest) -> Box<dyn Fn(u64) + Send> {
-    let (room, hub, digest) = (shared.room.clone(), hub.clone(), digest.clone());
+fn progress(parts: &Arc<EngineParts>, hub: &Hub, digest: &Digest) -> Box<dyn Fn(u64) + Send> {
+    let (space, hub, digest) = (parts.budgets.space.clone(), hub.clone(), digest.clone());
     Box::new(move |done| {
-        room.unpacked(&digest, done);
+        space.set_unpacked(&digest, done);
         hub.report(PullEvent::Unpacked { digest: digest.clone(), done });
     })
 }
@@ -299,10 +308,16 @@ fn verdict<T>(fed: Result<()>, inflated: std::result::Result<(), InflateError>, 
 
 /// Moves chunks into the feed. A reader that has stopped is not an error of this function: the reader's own result
 /// reports it.
-async fn pour(chunks: &mut dyn Chunks, feed: Feed, digest: &Digest, hub: &Hub, room: &Room) -> Result<()> {
+async fn pour(
+    chunks: &mut dyn Chunks,
+    feed: Feed,
+    digest: &Digest,
+    hub: &Hub,
+    space: &SpaceReservations,
+) -> Result<()> {
     let (mut done, mut told, mut last) = (0_u64, 0_u64, Instant::now());
     let tell = |done| {
-        room.done(digest, done);
+        space.set_fetched(digest, done);
         hub.report(PullEvent::Bytes { digest: digest.clone(), done });
     };
     while let Some(chunk) = chunks.next().await? {

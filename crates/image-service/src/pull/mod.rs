@@ -5,51 +5,47 @@
 pub(crate) mod assemble;
 mod assembly;
 pub(crate) mod choose;
-pub(crate) mod coming;
 pub(crate) mod deposit;
 mod holding;
+pub(crate) mod image;
 mod join;
-pub(crate) mod key;
 pub(crate) mod layer;
 mod present;
-pub(crate) mod ready;
 pub(crate) mod stack;
 mod wanted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use cri_api::{BeforeVisible, Error, LayerState, PullEvent, Result};
 use oci::{Digest, Reference, RegistryAuth};
-use registry::Repository;
 use signature::Signature;
 use store::{CommitError, ImageCommit, ImageRecord, Lease};
 use tokio_util::sync::CancellationToken;
 
 use crate::background::BlockingDrop;
-use crate::budget::Pull;
+use crate::budgets::PullAccount;
+use crate::budgets::SpaceRequirement;
 use crate::error::{self, cancelled};
-use crate::flight::Context;
+use crate::in_flight::{JobContext, PullKey, ReadyLayer};
 use crate::origin::{Origin, Provenance};
+use crate::parts::EngineParts;
 use crate::progress::Hub;
-use crate::room::Need;
-use crate::shared::Shared;
-use crate::signatures::evidence;
-use crate::source::{RawDocument, Remote, Source};
+use crate::signatures::{FinalCheck, evidence, recorded};
+use crate::source::registry::{RegistrySource, open_repository};
+use crate::source::stored::StoredFirst;
+use crate::source::{RawDocument, Source};
 use assembly::Assembly;
 use choose::{Chosen, choose};
 use holding::Holding;
-use key::{Names, PullKey};
-use present::Present;
-use ready::{Assembled, Part, ReadyLayer};
+use image::{Assembled, ImageLayer, Names};
 
 /// How often a commit is tried, in addition to once for each layer, when other images take layers meanwhile.
 const COMMIT_ATTEMPTS: usize = 4;
 
 /// A pull of an image by name, before its start.
 pub(crate) struct PullJob {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) parts: Arc<EngineParts>,
     /// In canonical form.
     pub(crate) reference: Reference,
     pub(crate) auth: Option<RegistryAuth>,
@@ -61,11 +57,11 @@ type Committed = std::result::Result<ImageRecord, CommitError>;
 
 impl PullJob {
     pub(crate) fn key(&self) -> PullKey {
-        let platform = self.shared.options.platform.clone();
+        let platform = self.parts.options.platform.clone();
         PullKey::new(self.reference.clone(), self.auth.as_ref(), platform)
     }
 
-    pub(crate) async fn run(self, context: Context) -> Result<Digest> {
+    pub(crate) async fn run(self, context: JobContext) -> Result<Digest> {
         let name = self.reference.to_string();
         let result = self.work(&name, &context).await;
         if let Err(error) = &result {
@@ -74,29 +70,32 @@ impl PullJob {
         result.map_err(|error| error::of_pull(&name, &error))
     }
 
-    async fn work(self, name: &str, context: &Context) -> Result<Digest> {
-        let Self { shared, reference, auth, before_visible } = self;
+    async fn work(self, name: &str, context: &JobContext) -> Result<Digest> {
+        let Self { parts, reference, auth, before_visible } = self;
         // What is rejected by its name is not asked for.
-        let guard = shared.guard(Some(&reference)).await?;
-        if shared.options.trust_present_digests
-            && let Some(image) = present::by_digest(&shared, &reference).await?
+        let guard = parts.policy.guard(Some(&reference)).await?;
+        if parts.options.trust_present_digests
+            && let Some(image) = present::by_digest(&parts, &reference).await?
         {
             return Ok(image);
         }
         context.hub.report(PullEvent::Resolving);
         let found = async {
-            let repository = repository(&shared, &reference, auth.clone()).await?;
+            let repository =
+                open_repository(&parts.content.background, &parts.budgets.client, &reference, auth.clone()).await?;
             let root = repository.resolve().await.map_err(|e| error::from_registry(&e))?;
             let root = RawDocument { bytes: root.bytes, media_type: root.media_type, digest: root.digest };
             let resolved = root.digest.clone();
             let origin = Origin::of_pull(&reference, auth.as_ref());
-            let remote = Arc::new(Remote::new(repository, origin));
-            let source: Arc<dyn Source> = Arc::new(Present::before(&shared, remote));
-            let chosen = choose(source.as_ref(), root, &shared.options, &shared.options.platform, name).await?;
+            let remote = Arc::new(RegistrySource::new(repository, origin));
+            let source: Arc<dyn Source> = Arc::new(StoredFirst::new(&parts.content, remote));
+            let chosen = choose(source.as_ref(), root, &parts.options, &parts.options.platform, name).await?;
             let signatures = match guard {
                 Some(guard) => {
                     let digests = digests(&resolved, &chosen);
-                    guard.check_pull(&shared, auth, digests, &chosen.manifest.config.digest).await?
+                    let kept = kept_signatures(&parts, &reference, &chosen.manifest.config.digest).await?;
+                    let background = &parts.content.background;
+                    guard.check_pull((background, &parts.budgets.client), auth, digests, kept).await?
                 }
                 None => Vec::new(),
             };
@@ -115,7 +114,7 @@ impl PullJob {
             },
         };
         let image = Incoming {
-            shared: &shared,
+            parts: &parts,
             source,
             chosen: &chosen,
             name,
@@ -127,7 +126,7 @@ impl PullJob {
             hub: &context.hub,
             token: &context.token,
         };
-        match &shared.options.runtime {
+        match &parts.options.runtime {
             Some(target) => {
                 image.deposit(target, &resolved).await?;
                 Ok(chosen.manifest.config.digest.clone())
@@ -139,7 +138,7 @@ impl PullJob {
 
 /// A chosen image on its way into the store, wherever it comes from.
 pub(crate) struct Incoming<'a> {
-    pub(crate) shared: &'a Arc<Shared>,
+    pub(crate) parts: &'a Arc<EngineParts>,
     pub(crate) source: Arc<dyn Source>,
     pub(crate) chosen: &'a Chosen,
     pub(crate) name: &'a str,
@@ -159,27 +158,27 @@ pub(crate) struct Incoming<'a> {
 impl Incoming<'_> {
     /// Fetches what is missing and commits. `resolved` is what the name stands for.
     pub(crate) async fn bring(self, resolved: Digest) -> Result<ImageRecord> {
-        let Self { shared, chosen, name, hub, .. } = &self;
+        let Self { parts, chosen, name, hub, .. } = &self;
         let layers = chosen.manifest.layers.iter().map(|l| (l.digest.clone(), l.size)).collect();
         hub.report(PullEvent::Resolved { digest: resolved, layers });
-        if let Some(image) = present::unchanged(shared, chosen, &self.names, &self.signatures).await? {
-            choose::check_present(chosen, &image.config, &shared.options.platform, name)?;
+        if let Some(image) = present::unchanged(parts, chosen, &self.names, &self.signatures).await? {
+            choose::check_present(chosen, &image.config, &parts.options.platform, name)?;
             self.verify().await?;
-            present::tell_all(chosen, hub);
+            present::report_all_present(chosen, hub);
             return Ok(image);
         }
         for layer in &chosen.manifest.layers {
             hub.layer(&layer.digest, LayerState::Waiting);
         }
-        let lease = Arc::new(shared.background.hold(shared.store.lease()));
+        let lease = Arc::new(parts.content.background.hold(parts.content.store.lease()));
         let holding = Holding { lease: Arc::clone(&lease), deposit: None };
         let mut alone = BTreeSet::new();
-        let pull = shared.budget.pull();
+        let pull = parts.budgets.memory.pull();
         for attempt in 1.. {
             let assembly = self.assembly(&holding, &alone, pull);
             let (assembled, ()) = futures::try_join!(assembly.run(), self.before_visible.done())?;
             hub.report(PullEvent::Committing);
-            let takes = assembled.layers.iter().map(Part::new_bytes).sum();
+            let takes = assembled.layers.iter().map(ImageLayer::new_bytes).sum();
             match self.commit(&lease, assembled).await? {
                 Ok(image) => return Ok(image),
                 Err(CommitError::LayerTaken { diff_id, chain_id })
@@ -189,8 +188,11 @@ impl Incoming<'_> {
                     alone.insert(chain_id);
                 }
                 Err(error) => {
-                    let error = error::from_commit(shared.store.root(), &error);
-                    return Err(shared.tell_need(error, Need { bytes: takes, least: takes, free: None }).await);
+                    let error = error::from_commit(parts.content.store.root(), &error);
+                    return Err(parts
+                        .content
+                        .with_space_requirement(error, SpaceRequirement { bytes: takes, minimum: takes, free: None })
+                        .await);
                 }
             }
         }
@@ -198,9 +200,9 @@ impl Incoming<'_> {
     }
 
     /// The work of assembling the layers, where those in `alone` are fetched for this image itself.
-    fn assembly<'b>(&'b self, holding: &'b Holding, alone: &'b BTreeSet<Digest>, pull: Pull) -> Assembly<'b> {
+    fn assembly<'b>(&'b self, holding: &'b Holding, alone: &'b BTreeSet<Digest>, pull: PullAccount) -> Assembly<'b> {
         Assembly {
-            shared: self.shared,
+            parts: self.parts,
             source: &self.source,
             holding,
             chosen: self.chosen,
@@ -215,13 +217,11 @@ impl Incoming<'_> {
 
     /// Asks the policy once more, as it is now.
     async fn verify(&self) -> Result<()> {
-        if self.shared.policy.is_none() {
-            return Ok(());
-        }
-        let (shared, reference) = (Arc::clone(self.shared), self.reference.cloned());
-        let (digests, signatures) = (self.digests.clone(), self.signatures.clone());
-        let verify = move || shared.verify_at_commit(reference.as_ref(), &digests, &signatures);
-        self.shared.background.run(verify).await
+        self.final_check().run(&self.parts.content.background).await
+    }
+
+    fn final_check(&self) -> FinalCheck {
+        self.parts.policy.final_check(self.reference.cloned(), self.digests.clone(), self.signatures.clone())
     }
 
     /// Commits on a blocking thread. Layers that do not become part of the image are gone when it answers.
@@ -235,33 +235,34 @@ impl Incoming<'_> {
             tag: self.names.tag.clone(),
             repo_digest: self.names.repo_digest.clone(),
             unverified_blobs: self.blobs_with_their_layers(&image, false).into_iter().map(|(blob, _)| blob).collect(),
-            layers: image.layers.iter().filter_map(Part::source).collect(),
-            blobs: image.layers.iter().filter_map(Part::blob).collect(),
-            created_at_unix_nanos: (self.shared.options.clock)(),
+            layers: image.layers.iter().filter_map(ImageLayer::source).collect(),
+            blobs: image.layers.iter().filter_map(ImageLayer::blob).collect(),
+            created_at_unix_nanos: (self.parts.options.clock)(),
             ..ImageCommit::default()
         };
-        let (shared, lease, signatures) = (Arc::clone(self.shared), Arc::clone(lease), self.signatures.clone());
+        let (parts, lease, signatures) = (Arc::clone(self.parts), Arc::clone(lease), self.signatures.clone());
         let id = self.chosen.manifest.config.digest.clone();
         let (origin, blobs) = (self.source.origin().clone(), self.blobs_with_their_layers(&image, true));
-        let (reference, digests) = (self.reference.cloned(), self.digests.clone());
-        self.shared
+        let check = self.final_check();
+        self.parts
+            .content
             .background
             .run(move || {
-                let before = shared.store.image(&id).ok().flatten();
+                let before = parts.content.store.image(&id).ok().flatten();
                 commit.annotations = evidence::merged(before.as_ref(), &signatures);
                 let provenance = before.as_ref().map(Provenance::of).unwrap_or_default();
                 provenance.and(origin, blobs).write(&mut commit.annotations);
                 // The policy of this moment decides, and not the one under which the pull began.
-                let allowed = shared.verify_at_commit(reference.as_ref(), &digests, &signatures);
-                let result = allowed.map(|()| shared.store.commit_image(&lease, commit));
+                let allowed = check.run_blocking();
+                let result = allowed.map(|()| parts.content.store.commit_image(&lease, commit));
                 if let Ok(Ok(image)) = &result {
-                    shared.known.add(image);
+                    parts.content.hints.add(image);
                     // Before the layers leave the table of those that wait for their commit.
-                    shared.commits.fetch_add(1, Ordering::Release);
+                    parts.content.committed();
                 }
                 let ready = image.layers.into_iter().filter_map(|part| match part {
-                    Part::New(ready) => Some(ready),
-                    Part::Present(_) => None,
+                    ImageLayer::New(ready) => Some(ready),
+                    ImageLayer::Present(_) => None,
                 });
                 drop(ready.filter_map(ReadyLayer::into_last).collect::<Vec<_>>());
                 result
@@ -274,11 +275,11 @@ impl Incoming<'_> {
     /// Returns the blobs that the manifest names, each with its layer's diff ID: the pairs in which the layer is known
     /// to be unpacked from that blob if `verified`, otherwise the pairs in which this is unknown.
     fn blobs_with_their_layers(&self, image: &Assembled, verified: bool) -> BTreeSet<(Digest, Digest)> {
-        let known = &self.shared.known;
+        let known = &self.parts.content.hints;
         let blobs = self.chosen.manifest.layers.iter().map(|descriptor| &descriptor.digest).zip(&image.layers);
-        let is_verified = |(blob, part): &(&Digest, &Part)| match part {
-            Part::New(ready) => ready.blob_digest == **blob,
-            Part::Present(layer) => known.is_made_of(layer.diff_id(), blob),
+        let is_verified = |(blob, part): &(&Digest, &ImageLayer)| match part {
+            ImageLayer::New(ready) => ready.blob_digest == **blob,
+            ImageLayer::Present(layer) => known.is_made_of(layer.diff_id(), blob),
         };
         let wanted = blobs.filter(|pair| is_verified(pair) == verified);
         wanted.map(|(blob, part)| (blob.clone(), part.diff_id().clone())).collect()
@@ -294,12 +295,13 @@ pub(crate) fn digests(resolved: &Digest, chosen: &Chosen) -> Vec<Digest> {
     digests
 }
 
-/// A session with the registry of a pull. Reads the hosts' configuration, hence not on an async thread.
-pub(crate) async fn repository(
-    shared: &Arc<Shared>,
-    reference: &Reference,
-    auth: Option<RegistryAuth>,
-) -> Result<Repository> {
-    let (client, reference) = (shared.client.clone(), reference.clone());
-    shared.background.run(move || client.repository(&reference, auth).map_err(|e| error::from_registry(&e))).await
+/// Returns the signatures that are kept with an image.
+async fn kept_signatures(parts: &EngineParts, image: &Reference, id: &Digest) -> Result<Vec<Signature>> {
+    if let Some(target) = &parts.options.runtime {
+        let record = target.store.record(&image.to_string()).await?;
+        return Ok(record.map(|record| recorded::read(&record, id).signatures).unwrap_or_default());
+    }
+    let id = id.clone();
+    let image = parts.content.on_store(move |store| store.image(&id)).await?;
+    Ok(image.map(|image| evidence::of(&image)).unwrap_or_default())
 }

@@ -11,10 +11,11 @@ use oci::Digest;
 use store::Lower;
 use tokio::sync::mpsc;
 
-use super::ready::{PresentLayer, ReadyLayer};
+use super::image::PresentLayer;
 use crate::error;
+use crate::in_flight::ReadyLayer;
 use crate::origin::SharedContent;
-use crate::shared::Shared;
+use crate::parts::EngineParts;
 
 /// With no more bytes to write, a sync is a matter of milliseconds.
 const CHEAP_SYNC: u64 = 4 << 20;
@@ -90,7 +91,7 @@ enum StackPiece {
 
 /// The layers of an image on their way into a runtime's store.
 pub(crate) struct Stack<'a> {
-    shared: &'a Arc<Shared>,
+    parts: &'a Arc<EngineParts>,
     deposit: &'a Arc<dyn Deposit>,
     /// The origin of the blobs, in the engine's words, and the blobs of the layers.
     origin: String,
@@ -113,7 +114,7 @@ pub(crate) struct Planned {
 impl<'a> Stack<'a> {
     /// Waits for the plan. `None`: the assembly ended before it, and reports the reason.
     pub(crate) async fn begin(
-        shared: &'a Arc<Shared>,
+        parts: &'a Arc<EngineParts>,
         deposit: &'a Arc<dyn Deposit>,
         (origin, blobs): (String, Vec<Digest>),
         listening: &mut Listening,
@@ -123,7 +124,7 @@ impl<'a> Stack<'a> {
         };
         let planned = Planned { config, top: chain_ids.last().cloned() };
         let pieces = present.into_iter().map(|layer| layer.map(StackPiece::Present)).collect();
-        Some((Self { shared, deposit, origin, blobs, diff_ids, chain_ids, pieces, done: 0, lower: None }, planned))
+        Some((Self { parts, deposit, origin, blobs, diff_ids, chain_ids, pieces, done: 0, lower: None }, planned))
     }
 
     /// Puts all layers into the store as they become ready. Returns false if the assembly ended before it reported all
@@ -156,7 +157,7 @@ impl<'a> Stack<'a> {
     /// layers that are already durable are put, unless a sync costs next to nothing.
     fn next(&self) -> (usize, bool) {
         let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
-        let store = &self.shared.store;
+        let store = &self.parts.content.store;
         if self.done + ready == self.pieces.len() || store.unsynced_bytes().is_some_and(|bytes| bytes <= CHEAP_SYNC) {
             return (ready, true);
         }
@@ -174,7 +175,7 @@ impl<'a> Stack<'a> {
             StackMessage::Present { place, layer } => self.pieces[place] = Some(StackPiece::Present(layer)),
             // What is something else than the config says, the assembly refuses.
             StackMessage::Ready { place, layer } if layer.diff_id == self.diff_ids[place] => {
-                self.pieces[place] = Some(StackPiece::New(layer, self.shared.store.sync_mark()));
+                self.pieces[place] = Some(StackPiece::New(layer, self.parts.content.store.sync_mark()));
             }
             StackMessage::Ready { .. } => {}
         }
@@ -189,8 +190,8 @@ impl<'a> Stack<'a> {
     async fn put_next(&mut self, count: usize, sync: bool) -> Stacked<()> {
         // The runtime's database has one writer: layers of two pulls would only wait for each other, and one that both want is
         // moved by one of them.
-        let shared = self.shared;
-        let _turn = shared.stacking.lock().await;
+        let parts = self.parts;
+        let _turn = parts.runtime_writer.lock().await;
         let places = self.done..self.done + count;
         let new: Vec<usize> =
             places.clone().filter(|&place| matches!(self.pieces[place], Some(StackPiece::New(..)))).collect();
@@ -204,14 +205,14 @@ impl<'a> Stack<'a> {
             self.put_one(place).await?;
             self.done = place + 1;
         }
-        shared.commits.fetch_add(1, std::sync::atomic::Ordering::Release);
+        parts.content.committed();
         Ok(())
     }
 
     async fn make_durable(&self) -> Result<()> {
-        let store = self.shared.store.clone();
+        let store = self.parts.content.store.clone();
         let sync = move || store.make_durable().map_err(|e| error::from_store(store.root(), &e));
-        self.shared.background.run(sync).await
+        self.parts.content.background.run(sync).await
     }
 
     /// Gives the layer's directories what they take over from the layers below.
@@ -222,10 +223,10 @@ impl<'a> Stack<'a> {
             return Ok(());
         }
         let below = self.below(place).await?;
-        let (store, chain_id) = (self.shared.store.clone(), self.chain_ids[place].clone());
+        let (store, chain_id) = (self.parts.content.store.clone(), self.chain_ids[place].clone());
         let fit = move || layer.fit_on(&chain_id, &below).map_err(|e| error::from_store(store.root(), &e));
         // One that is gone may be there for this very chain.
-        self.shared.background.run(fit).await?;
+        self.parts.content.background.run(fit).await?;
         Ok(())
     }
 
@@ -238,7 +239,7 @@ impl<'a> Stack<'a> {
                     Some(files) => below.push(files),
                     None => return Err(StackError::Taken(self.chain_ids[on_its_way].clone())),
                 },
-                Some(StackPiece::Present(PresentLayer::Elsewhere { chain_id, .. })) => {
+                Some(StackPiece::Present(PresentLayer::OtherChain { chain_id, .. })) => {
                     below.extend(self.lower_layers(chain_id).await?.into_iter().next());
                 }
                 // It is there on this chain, and with it all below.
@@ -314,7 +315,7 @@ impl<'a> Stack<'a> {
                 return Err(StackError::Taken(layer.chain_id.clone()));
             }
             facts.is_independent = true;
-            if self.shared.options.shared_content == SharedContent::Verified {
+            if self.parts.content.sharing == SharedContent::Verified {
                 facts.blob = self.blobs.get(place).cloned();
             }
         }
@@ -323,12 +324,12 @@ impl<'a> Stack<'a> {
 
     async fn hand_over(&self, ready: &ReadyLayer, slot: &OpenSlot) -> Result<bool> {
         let (deposit, layer, slot) = (Arc::clone(self.deposit), ready.layer(), slot.clone());
-        let store = self.shared.store.clone();
+        let store = self.parts.content.store.clone();
         let hand_over = move || {
             let placed = layer.hand_over(|files| deposit.place(files, &slot));
             placed.map_err(|e| error::from_store(store.root(), &e))
         };
-        self.shared.background.run(hand_over).await
+        self.parts.content.background.run(hand_over).await
     }
 
     /// Links the files of the same layer on another chain. Returns false if there is none, or no link can be made.
@@ -338,12 +339,12 @@ impl<'a> Stack<'a> {
             return Ok(false);
         }
         let Some(from) = self.lower_layers(&chain_id).await?.into_iter().next() else { return Ok(false) };
-        let (deposit, slot, store) = (Arc::clone(self.deposit), slot.clone(), self.shared.store.clone());
+        let (deposit, slot, store) = (Arc::clone(self.deposit), slot.clone(), self.parts.content.store.clone());
         let link = move || {
             let linked = store.link_layer(&from, |files| deposit.place(files, &slot));
             linked.map_err(|e| error::from_store(store.root(), &e))
         };
-        self.shared.background.run(link).await
+        self.parts.content.background.run(link).await
     }
 }
 

@@ -6,9 +6,9 @@ use oci::{Algorithm, Descriptor, Digest};
 use tokio_util::sync::CancellationToken;
 
 use super::assembly::{Assembly, Plan};
-use super::key::LayerKey;
 use super::layer::SMALL;
-use super::ready::ReadyLayer;
+use crate::in_flight::LayerKey;
+use crate::in_flight::ReadyLayer;
 
 /// How much a layer counts that is not small.
 pub(super) const WEIGHT: usize = 4;

@@ -18,11 +18,11 @@ use super::selection::{Labels, Selection};
 use super::{directory, docker, layout};
 use crate::engine::Engine;
 use crate::error::{self, invalid};
+use crate::parts::EngineParts;
 use crate::progress::Hub;
 use crate::pull::choose::{Chosen, is_document, not_an_image};
-use crate::pull::key::Names;
+use crate::pull::image::Names;
 use crate::pull::{Incoming, digests};
-use crate::shared::Shared;
 use crate::signatures::evidence;
 use crate::source::{RawDocument, Source};
 
@@ -76,12 +76,12 @@ impl Engine {
     /// # Errors
     /// Those of a pull; the caller says of which archive.
     pub async fn import(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
-        self.0.check_running()?;
+        self.0.in_flight.check_running()?;
         self.0.import(path, options).await.map_err(error::one_line)
     }
 }
 
-impl Shared {
+impl EngineParts {
     async fn import(self: &Arc<Self>, path: &Path, options: ImportOptions) -> Result<ImportReport> {
         let ImportOptions { name, images, platforms, progress } = options;
         let (archive, found, signatures) = self.open_archive(path, images.clone(), platforms.clone()).await?;
@@ -131,11 +131,11 @@ impl Shared {
             let mut id = String::new();
             // Every name after the first finds all layers here.
             for NameRecord { reference, names, signatures } in records {
-                let (source, token, hub) = (Arc::clone(&source), self.token.child_token(), Hub::default());
+                let (source, token, hub) = (Arc::clone(&source), self.in_flight.child_token(), Hub::default());
                 let _seat = hub.join(progress.clone());
-                let (shared, name) = (self, name.as_str());
+                let name = name.as_str();
                 let image = Incoming {
-                    shared,
+                    parts: self,
                     source,
                     chosen: &manifest,
                     name,
@@ -168,7 +168,7 @@ impl Shared {
         for image in images {
             let source: Arc<dyn Source> = Arc::new(ArchiveSource {
                 archive: Arc::clone(archive),
-                background: self.background.clone(),
+                background: self.content.background.clone(),
                 elsewhere: image.layers.clone(),
                 made_up: image.documents.clone(),
             });
@@ -194,9 +194,9 @@ impl Shared {
         images: Vec<String>,
         platforms: Platforms,
     ) -> Result<(Arc<Archive>, ImportSelection, Vec<Signature>)> {
-        let (path, store, own) = (path.to_owned(), self.store.clone(), self.options.platform.clone());
+        let (path, store, own) = (path.to_owned(), self.content.store.clone(), self.options.platform.clone());
         let (limits, has_policy, token) =
-            (self.options.limits.clone(), self.policy.is_some(), self.token.child_token());
+            (self.options.limits.clone(), self.policy.is_set(), self.in_flight.child_token());
         // Dropping the future ends the copying.
         let _guard = token.clone().drop_guard();
         let open = move || {
@@ -207,7 +207,7 @@ impl Shared {
             let signatures = if has_policy { layout::signatures(&archive)? } else { Vec::new() };
             Ok((Arc::new(archive), found, signatures))
         };
-        self.background.run(open).await
+        self.content.background.run(open).await
     }
 
     /// How an image is recorded, by each of its names, if the policy has nothing against one of them.
@@ -235,12 +235,12 @@ impl Shared {
         name: Option<&Reference>,
         brought: &[Signature],
     ) -> Result<Vec<Signature>> {
-        let Some(guard) = self.guard(name).await? else { return Ok(Vec::new()) };
-        let present = self.find(image.manifest.manifest.config.digest.to_string()).await?;
+        let Some(guard) = self.policy.guard(name).await? else { return Ok(Vec::new()) };
+        let present = self.content.find(image.manifest.manifest.config.digest.to_string()).await?;
         let mut signatures = present.map(|image| evidence::of(&image)).unwrap_or_default();
         signatures.extend_from_slice(brought);
         let digests = digests(&image.resolved, &image.manifest);
-        guard.check_offline(self, digests, signatures, "in the archive").await
+        guard.check_offline(&self.content.background, digests, signatures, "in the archive").await
     }
 }
 

@@ -4,13 +4,13 @@ use super::*;
 use futures::FutureExt as _;
 use proptest::prelude::*;
 
-fn used(budget: &Budget) -> usize {
+fn used(budget: &MemoryBudget) -> usize {
     budget.lock().used
 }
 
 #[test]
 fn the_biggest_of_the_pull_that_holds_least_is_next() {
-    let budget = Budget::new(400);
+    let budget = MemoryBudget::new(400);
     let (one, two) = (budget.pull(), budget.pull());
     let first = budget.reserve(one, 5, 300).now_or_never().expect("all is free");
     let mut waiting: Vec<_> = [(one, 900), (one, 10), (two, 1), (two, 7), (one, 800)]
@@ -39,7 +39,7 @@ fn the_biggest_of_the_pull_that_holds_least_is_next() {
 
 #[test]
 fn what_is_spare_goes_to_nobody_while_one_waits() {
-    let budget = Budget::new(400);
+    let budget = MemoryBudget::new(400);
     let pull = budget.pull();
     let extra = budget.try_take(200).expect("spare");
     assert!(budget.try_take(101).is_none(), "a quarter is for windows");
@@ -55,7 +55,7 @@ fn what_is_spare_goes_to_nobody_while_one_waits() {
 
 #[test]
 fn windows_wait_for_each_other_and_never_for_layers() {
-    let budget = Budget::new(400);
+    let budget = MemoryBudget::new(400);
     let pull = budget.pull();
     let _least = budget.reserve(pull, 1, 300).now_or_never().expect("free");
     let small = budget.window(100).now_or_never().expect("there is a part for it");
@@ -71,7 +71,7 @@ fn windows_wait_for_each_other_and_never_for_layers() {
 
 #[test]
 fn who_leaves_the_line_lets_the_next_in() {
-    let budget = Budget::new(400);
+    let budget = MemoryBudget::new(400);
     let pull = budget.pull();
     let _held = budget.reserve(pull, 9, 200).now_or_never().expect("free");
     let mut big = Box::pin(budget.reserve(pull, 8, 300));
@@ -84,7 +84,7 @@ fn who_leaves_the_line_lets_the_next_in() {
 
 #[test]
 fn buffers_are_kept_while_there_is_room_and_somebody_works() {
-    let budget = Budget::new(BUFFER * 8);
+    let budget = MemoryBudget::new(BUFFER * 8);
     let share = budget.reserve(budget.pull(), 1, BUFFER * 2).now_or_never().expect("free");
     let buffers = vec![budget.buffer(), budget.buffer()];
     assert_eq!(buffers[0].len(), BUFFER);
@@ -117,8 +117,8 @@ proptest! {
         jobs in proptest::collection::vec((0_u64..4, 1_u64..1000, 1_usize..300, 0_usize..200, 0_usize..80, any::<bool>()), 1..40),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("starts");
-        let budget = Budget::new(total);
-        let pulls: Vec<Pull> = (0..4).map(|_| budget.pull()).collect();
+        let budget = MemoryBudget::new(total);
+        let pulls: Vec<PullAccount> = (0..4).map(|_| budget.pull()).collect();
         let most = runtime.block_on(async {
             let most = AtomicU64::new(0);
             let note = || most.fetch_max(used(&budget) as u64, Ordering::Relaxed);

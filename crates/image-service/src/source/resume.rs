@@ -1,8 +1,7 @@
-//! [`Resuming`]: a blob's chunks, of which those that an earlier pull left are read from the disk and the rest from the
-//! source. The chunks are saved as they arrive, if another pull would have to wait long for them. The fetch waits for
-//! that writing only if the disk is slower than the source. Data that is read back is verified piece by piece, and all
-//! of it with the blob at the end; wrong bytes are never kept. [`crate::pull::layer`] leaves whole layers. It knows no
-//! registry and no layer.
+//! [`ResumableBlob`]: the chunks of a blob. Those that an interrupted pull left are read from the disk, the rest from the source.
+//! On a slow connection, chunks are saved as they arrive, so that a later pull can resume. The fetch waits for these writes only
+//! if the disk is slower than the source. Chunks from the disk are verified piece by piece, and the whole blob at the end;
+//! wrong bytes are never kept. Knows no registry and no layer.
 
 use base::lock::Mutex;
 use std::collections::BTreeSet;
@@ -17,44 +16,45 @@ use store::{Spool, StoreError};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use super::{Chunks, Source};
 use crate::background::BlockingDrop;
+use crate::budgets::SpaceReservations;
+use crate::content::Content;
 use crate::error;
 use crate::options::Resume;
 use crate::origin::{Access, Origin, SharedContent};
-use crate::shared::Shared;
-use crate::source::{Chunks, Source};
 
 /// Time for which leftovers of interrupted pulls are kept.
 const KEPT_FOR: Duration = Duration::from_secs(24 * 3600);
-/// Time before which leftovers are too old. Both in nanoseconds since 1970.
+
+/// Returns the time before which leftovers are too old. Both times are in nanoseconds since 1970.
 pub(crate) fn kept_since(now: i64) -> i64 {
     now.saturating_sub(i64::try_from(KEPT_FOR.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// Smaller layers and blobs are not worth being kept.
+/// Smaller layers and blobs are not left for a later pull.
 pub(crate) const LEAST: u64 = 1 << 20;
-/// A connection with fewer bytes a second is slow: the bytes of a minute take another minute to fetch again. Saving
-/// them costs a hundredth of a core.
+/// A connection with fewer bytes per second is slow. Saving chunks at this rate takes a hundredth of a core.
 const SLOW: u64 = 16 << 20;
 /// How long the speed of a connection is measured.
 const WINDOW: Duration = Duration::from_secs(1);
-/// Bytes that are written down at once: no more than these, and those that come meanwhile, are lost with the process.
+/// Bytes per write. A killed process loses no more than these and those that arrived during the write.
 const PIECE: usize = 256 << 10;
 
-/// Judges whether a line is slow: little comes, and it is the line that is waited for.
-struct LineSpeed {
+/// Detects a slow connection: few bytes arrive, and the time is spent waiting for them.
+struct ConnectionSpeed {
     since: Instant,
     waited: Duration,
     bytes: u64,
 }
 
-impl LineSpeed {
+impl ConnectionSpeed {
     fn new(now: Instant) -> Self {
         Self { since: now, waited: Duration::ZERO, bytes: 0 }
     }
 
-    /// So many bytes came, for which so long was waited. Says whether it is slow.
-    fn came(&mut self, now: Instant, waited: Duration, bytes: u64) -> bool {
+    /// Adds bytes that arrived after a wait. Returns true if the connection is slow.
+    fn add(&mut self, now: Instant, waited: Duration, bytes: u64) -> bool {
         self.waited += waited;
         self.bytes += bytes;
         let past = now - self.since;
@@ -68,60 +68,62 @@ impl LineSpeed {
     }
 }
 
-/// A spool in the hands of whichever thread writes.
-type Writing = Arc<BlockingDrop<Mutex<Option<Spool>>>>;
+/// A spool that is shared with the thread that writes it.
+type SharedSpool = Arc<BlockingDrop<Mutex<Option<Spool>>>>;
 
-impl Shared {
-    /// The origins, as they were written down, of what is left of a blob and a pull from this source may go on with.
-    pub(crate) async fn usable_origins(&self, source: &dyn Source, blob: &Descriptor) -> BTreeSet<String> {
-        let left = self.store.origins_of_unfinished(&blob.digest);
-        if self.options.shared_content == SharedContent::Open {
-            return left;
-        }
-        let with = |wanted: Access| {
-            let access = |text: &str| Some(source.origin().access_to(&text.parse::<Origin>().ok()?));
-            left.iter().filter(|text| access(text) == Some(wanted)).cloned().collect::<BTreeSet<_>>()
-        };
-        let (granted, unsure) = (with(Access::Granted), with(Access::Ask));
-        if granted.is_empty() && !unsure.is_empty() && source.has(blob).await { unsure } else { granted }
+/// Returns the recorded origins of those leftovers of a blob that a pull from `source` may resume.
+pub(crate) async fn usable_origins(content: &Content, source: &dyn Source, blob: &Descriptor) -> BTreeSet<String> {
+    let left = content.store.origins_of_unfinished(&blob.digest);
+    if content.sharing == SharedContent::Open {
+        return left;
     }
+    let with = |wanted: Access| {
+        let access = |text: &str| Some(source.origin().access_to(&text.parse::<Origin>().ok()?));
+        left.iter().filter(|text| access(text) == Some(wanted)).cloned().collect::<BTreeSet<_>>()
+    };
+    let (granted, unsure) = (with(Access::Granted), with(Access::Ask));
+    if granted.is_empty() && !unsure.is_empty() && source.has(blob).await { unsure } else { granted }
 }
 
-/// See the file's head.
-pub(crate) struct Resuming {
-    shared: Arc<Shared>,
+/// The chunks of a blob, resumed from the leftovers of an interrupted pull.
+pub(crate) struct ResumableBlob {
+    content: Arc<Content>,
+    space: SpaceReservations,
+    mode: Resume,
     source: Arc<dyn Source>,
     descriptor: Descriptor,
-    /// The origins of what was left that it may go on with.
+    /// The origins of the leftovers that may be resumed.
     usable: BTreeSet<String>,
-    /// Where the next byte is in the blob.
+    /// Offset of the next byte in the blob.
     at: u64,
-    /// Chunks from the source, once it is asked.
+    /// Chunks from the source, once it is opened.
     remote: Option<Box<dyn Chunks>>,
-    spool: Option<Writing>,
-    /// Where the spool begins, as long as it is yet to be read back.
+    spool: Option<SharedSpool>,
+    /// Offset at which the spool begins, until it is read to its end.
     back_from: Option<u64>,
-    /// Chunks that are yet to be written down.
+    /// Chunks that are not saved yet.
     pending: Vec<Bytes>,
     pending_bytes: usize,
     task: Option<JoinHandle<std::result::Result<(), StoreError>>>,
-    line: LineSpeed,
-    /// Some of what was handed out was left by an earlier pull.
+    line: ConnectionSpeed,
+    /// True if returned chunks came from the spool.
     was_left: bool,
-    /// Nothing more is written down.
+    /// True if no more chunks are saved.
     given_up: bool,
 }
 
-impl Resuming {
-    /// Sends no request yet. `usable` are the origins of the leftovers that it may resume.
+impl ResumableBlob {
+    /// Makes the chunks of a blob, without a request. `usable` are the origins of the leftovers that may be resumed.
     pub(crate) fn new(
-        shared: &Arc<Shared>,
+        (content, space, mode): (&Arc<Content>, &SpaceReservations, Resume),
         source: &Arc<dyn Source>,
         descriptor: &Descriptor,
         usable: BTreeSet<String>,
     ) -> Self {
         Self {
-            shared: Arc::clone(shared),
+            content: Arc::clone(content),
+            space: space.clone(),
+            mode,
             source: Arc::clone(source),
             descriptor: descriptor.clone(),
             usable,
@@ -132,13 +134,13 @@ impl Resuming {
             pending: Vec::new(),
             pending_bytes: 0,
             task: None,
-            line: LineSpeed::new(Instant::now()),
+            line: ConnectionSpeed::new(Instant::now()),
             was_left: false,
-            given_up: shared.options.resume == Resume::Off || descriptor.size < LEAST,
+            given_up: mode == Resume::Off || descriptor.size < LEAST,
         }
     }
 
-    /// Opens the blob, or what was left of it.
+    /// Opens the blob, or its leftovers.
     pub(crate) async fn open(&mut self) -> Result<()> {
         if !self.given_up && !self.usable.is_empty() {
             self.find().await;
@@ -147,25 +149,25 @@ impl Resuming {
             return Ok(());
         }
         let remote = self.source.blob(&self.descriptor).await?;
-        // What lies on this machine anyway is not written down once more.
+        // A blob that is already on this machine is not saved.
         let is_remote = remote.is_remote();
         self.remote = Some(remote);
-        self.line = LineSpeed::new(Instant::now());
+        self.line = ConnectionSpeed::new(Instant::now());
         if !is_remote {
             self.given_up = true;
             self.forget().await;
-        } else if self.shared.options.resume == Resume::Always && !self.given_up && self.spool.is_none() {
+        } else if self.mode == Resume::Always && !self.given_up && self.spool.is_none() {
             self.begin(0).await;
         }
         Ok(())
     }
 
-    /// Takes what an earlier pull left of the blob.
+    /// Takes the spool that an interrupted pull left of the blob.
     async fn find(&mut self) {
         let usable = std::mem::take(&mut self.usable);
-        let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
+        let (store, Descriptor { digest, size, .. }) = (self.content.store.clone(), self.descriptor.clone());
         let take = move || store.take_spool(&digest, size, &|origin| usable.contains(origin));
-        let taken = self.shared.background.start(take).await;
+        let taken = self.content.background.start(take).await;
         match taken {
             Ok(Ok(Some(spool))) => {
                 tracing::info!(blob = %self.descriptor.digest, from = spool.begin(), "resume the blob of an interrupted pull");
@@ -178,19 +180,18 @@ impl Resuming {
         }
     }
 
-    fn hold(&self, spool: Spool) -> Writing {
-        Arc::new(self.shared.background.hold(Mutex::new(Some(spool))))
+    fn hold(&self, spool: Spool) -> SharedSpool {
+        Arc::new(self.content.background.hold(Mutex::new(Some(spool))))
     }
 
-    /// Begins to save the bytes from here on, if there is space for them.
+    /// Begins to save the bytes from an offset on, if there is space for them.
     async fn begin(&mut self, at: u64) {
-        let (store, Descriptor { digest, size, .. }) = (self.shared.store.clone(), self.descriptor.clone());
+        let (store, Descriptor { digest, size, .. }) = (self.content.store.clone(), self.descriptor.clone());
         let left = size - at;
-        let (promised, origin) = (self.shared.room.promised(), self.source.origin().to_string());
-        let made = self.shared.background.start(move || {
-            // In addition to the bytes that all pulls still have to write, and twice: saving a blob must never make a
-            // pull fail.
-            let enough = store.room()?.is_none_or(|free| free >= promised.saturating_add(left.saturating_mul(2)));
+        let (reserved, origin) = (self.space.reserved(), self.source.origin().to_string());
+        let made = self.content.background.start(move || {
+            // Twice the size in addition to all reservations: saving a blob must never make a pull fail.
+            let enough = store.room()?.is_none_or(|free| free >= reserved.saturating_add(left.saturating_mul(2)));
             enough.then(|| store.new_spool(&digest, size, at, &origin)).transpose()
         });
         match made.await {
@@ -210,10 +211,10 @@ impl Resuming {
         self.given_up = true;
     }
 
-    /// The next piece that was written down earlier.
+    /// Reads the next piece of the spool.
     async fn read_back(&mut self) -> Result<Option<Bytes>> {
         let Some(spool) = self.spool.clone() else { return Ok(None) };
-        let read = self.shared.background.start(move || {
+        let read = self.content.background.start(move || {
             let mut spool = spool.lock();
             spool.as_mut().map_or(Ok(None), Spool::read_back)
         });
@@ -226,7 +227,7 @@ impl Resuming {
         }
     }
 
-    /// Saves fetched bytes.
+    /// Queues fetched bytes for saving.
     async fn write(&mut self, bytes: &Bytes) {
         if self.spool.is_none() {
             return;
@@ -238,19 +239,19 @@ impl Resuming {
         }
     }
 
-    /// Has what is pending written, when what was before it is.
+    /// Starts writing the pending chunks after the previous write.
     async fn flush(&mut self) {
-        self.written().await;
+        self.wait_for_write().await;
         let pieces = std::mem::take(&mut self.pending);
         self.pending_bytes = 0;
         let Some(spool) = self.spool.clone().filter(|_| !pieces.is_empty()) else { return };
-        self.task = Some(self.shared.background.start(move || {
+        self.task = Some(self.content.background.start(move || {
             let mut spool = spool.lock();
             spool.as_mut().map_or(Ok(()), |spool| spool.append(pieces.iter().map(Bytes::as_ref)))
         }));
     }
 
-    async fn written(&mut self) {
+    async fn wait_for_write(&mut self) {
         let Some(task) = &mut self.task else { return };
         let written = task.await;
         self.task = None;
@@ -261,59 +262,57 @@ impl Resuming {
         }
     }
 
-    /// Takes the spool from all threads that share it.
+    /// Takes the spool from the thread that writes it.
     async fn take(&mut self) -> Option<Spool> {
-        self.written().await;
+        self.wait_for_write().await;
         let spool = self.spool.take()?;
         // An abandoned read may still hold the lock.
         let take = move || spool.lock().take();
-        self.shared.background.start(take).await.ok().flatten()
+        self.content.background.start(take).await.ok().flatten()
     }
 
-    /// The blob was good, or is no good: what was written down goes.
+    /// Deletes the spool after a complete fetch, or one that must not be resumed.
     pub(crate) async fn forget(&mut self) {
         self.pending.clear();
         self.back_from = None;
         if let Some(spool) = self.take().await {
-            self.shared.background.discard(spool).await;
+            self.content.background.discard(spool).await;
         }
     }
 
-    /// Ends an interrupted fetch: the fetched bytes are left for a later pull, unless the reason speaks against that.
+    /// Ends an interrupted fetch: the fetched bytes are left for a later pull if the error is an interruption.
     pub(crate) async fn interrupted(&mut self, why: &Error) {
         if !is_interruption(why) {
             return self.forget().await;
         }
         self.remote = None;
-        // Where it was not read back to its end, it is left as it is.
+        // A spool that was not read to its end is left unchanged.
         if self.back_from.is_none() {
             self.flush().await;
         }
         if let Some(spool) = self.take().await {
-            let _ = self.shared.background.start(move || spool.leave()).await;
+            let _ = self.content.background.start(move || spool.leave()).await;
         }
     }
 }
 
-/// Returns true if a pull that ended with this error could have continued: it was cancelled, or a failure outside of it
-/// ended it.
+/// Returns true if a later pull can continue after this error: the pull was cancelled, or failed for an external reason.
 pub(crate) fn is_interruption(why: &Error) -> bool {
     match why.kind() {
         Kind::Cancelled | Kind::DeadlineExceeded | Kind::Unavailable => true,
-        // A credential that is over.
+        // The credential may have expired.
         Kind::Unauthenticated | Kind::PermissionDenied => true,
-        // A registry that was asked too often; a full disk says no such thing.
+        // A rate limit; the error of a full disk has no such time.
         Kind::ResourceExhausted => why.retry_after().is_some(),
         _ => false,
     }
 }
 
 #[async_trait]
-impl Chunks for Resuming {
+impl Chunks for ResumableBlob {
     async fn next(&mut self) -> Result<Option<Bytes>> {
         if self.back_from.is_some_and(|from| self.at >= from) {
-            // The chunks before this point were fetched from the source, whose connection would continue at the wrong
-            // place.
+            // The connection of the chunks before this offset would continue at the wrong offset.
             self.remote = None;
             if let Some(piece) = self.read_back().await? {
                 self.at += piece.len() as u64;
@@ -321,7 +320,7 @@ impl Chunks for Resuming {
                 return Ok(Some(piece));
             }
             self.back_from = None;
-            self.line = LineSpeed::new(Instant::now());
+            self.line = ConnectionSpeed::new(Instant::now());
         }
         if self.at >= self.descriptor.size && self.remote.is_none() {
             return Ok(None);
@@ -340,11 +339,11 @@ impl Chunks for Resuming {
         let Some(mut bytes) = remote.next().await? else { return Ok(None) };
         let now = Instant::now();
         if let Some(from) = self.back_from {
-            // No further than to where it is here already.
+            // Not beyond the begin of the spool.
             bytes.truncate(usize::try_from(from - self.at).unwrap_or(usize::MAX));
         } else if self.spool.is_some() {
             self.write(&bytes).await;
-        } else if !self.given_up && self.line.came(now, now - asked, bytes.len() as u64) {
+        } else if !self.given_up && self.line.add(now, now - asked, bytes.len() as u64) {
             let left = self.descriptor.size.saturating_sub(self.at + bytes.len() as u64);
             if left >= LEAST {
                 self.begin(self.at).await;
@@ -361,8 +360,7 @@ impl Chunks for Resuming {
         (self.spool, self.given_up) = (None, true);
         match &mut self.remote {
             Some(remote) if !self.was_left => remote.start_over(why),
-            // The wrong bytes may be those that were left or those that were fetched: ask the same source from the
-            // start.
+            // The wrong bytes may be those of the spool or those of the source: fetch the blob again from the same source.
             _ => {
                 (self.remote, self.was_left) = (None, false);
                 Ok(())
@@ -380,27 +378,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_slow_when_little_comes_and_it_is_waited_for() {
+    fn connections_are_slow_if_few_bytes_arrive_and_the_time_is_spent_waiting() {
         let cases: [(&str, u64, u64, u64, bool); 5] = [
             ("1 MiB a second, all of it waiting", 1000, 1000, 1 << 20, true),
-            ("the machine is what is slow", 1000, 300, 1 << 20, false),
+            ("the machine is slow", 1000, 300, 1 << 20, false),
             ("just below", 2000, 1900, (32 << 20) - 1, true),
             ("just fast enough", 2000, 1900, 32 << 20, false),
-            ("nobody can tell yet", 900, 900, 1, false),
+            ("not measured yet", 900, 900, 1, false),
         ];
         for (what, past, waited, bytes, slow) in cases {
             let begin = Instant::now();
-            let mut line = LineSpeed::new(begin);
+            let mut line = ConnectionSpeed::new(begin);
             let half = Duration::from_millis(waited / 2);
-            assert!(!line.came(begin, half, bytes / 2), "{what}: not before it was looked at");
+            assert!(!line.add(begin, half, bytes / 2), "{what}: not before a second has passed");
             let now = begin + Duration::from_millis(past);
-            assert_eq!(line.came(now, half, bytes - bytes / 2), slow, "{what}");
+            assert_eq!(line.add(now, half, bytes - bytes / 2), slow, "{what}");
         }
-        // One that was fast and is slow now.
+        // A fast connection becomes slow.
         let begin = Instant::now();
-        let mut line = LineSpeed::new(begin);
+        let mut line = ConnectionSpeed::new(begin);
         let after = |seconds| begin + Duration::from_secs(seconds);
-        assert!(!line.came(after(1), Duration::from_secs(1), 100 << 20));
-        assert!(line.came(after(2), Duration::from_secs(1), 1 << 20));
+        assert!(!line.add(after(1), Duration::from_secs(1), 100 << 20));
+        assert!(line.add(after(2), Duration::from_secs(1), 1 << 20));
     }
 }

@@ -1,8 +1,8 @@
-//! [`Budget`]: the memory that all pulls of an engine may use together. A layer job reserves its minimum before it
+//! [`MemoryBudget`]: the memory that all pulls of an engine may use together. A layer job reserves its minimum before it
 //! starts and never waits for memory afterwards, so that every started job ends. More than the minimum is granted only
 //! while memory is spare and no job is waiting. The pull that holds least is served next, its biggest layer first. The
-//! budget counts what it is asked for and measures nothing. It also keeps used buffers for reuse. Called by layer jobs
-//! and by the code that they call.
+//! budget counts reservations and measures nothing. Unused buffers are kept for reuse. Called by layer jobs and by the
+//! threads that unpack their layers.
 
 use base::lock::{Mutex, MutexGuard};
 use std::collections::HashMap;
@@ -12,92 +12,93 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use inflate::BUFFER;
 use tokio::sync::oneshot;
 
-/// This part of all is for decoders' windows alone, so that streams with the usual ones (8 MiB) need no more than there is.
+/// The fraction (one in so many) that only decoders' windows may use, so that streams with the usual window (8 MiB) fit
+/// next to the layers in flight.
 const FOR_WINDOWS: usize = 4;
 
-/// The memory. Clones share it.
+/// The memory of all pulls. Clones share it.
 #[derive(Clone)]
-pub(crate) struct Budget(Arc<BudgetShared>);
+pub(crate) struct MemoryBudget(Arc<MemoryInner>);
 
-struct BudgetShared {
+struct MemoryInner {
     total: usize,
     pulls: AtomicU64,
     /// Guards all accounts.
-    state: Mutex<BudgetState>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Default)]
-struct BudgetState {
+struct MemoryState {
     used: usize,
-    /// How many windows are out.
+    /// Number of granted windows.
     windows: usize,
     /// Bytes that the jobs of each pull have reserved.
-    holds: HashMap<Pull, usize>,
+    holds: HashMap<PullAccount, usize>,
     /// In order of arrival.
-    waiting: Vec<BudgetWaiter>,
+    waiting: Vec<MemoryWaiter>,
     next: u64,
     /// Unused buffers. They are not counted, and are freed as soon as counted memory needs their space.
     buffers: Vec<Vec<u8>>,
 }
 
-/// The pull that a job's memory is charged to.
+/// The pull that the memory of a layer job is charged to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Pull(u64);
+pub(crate) struct PullAccount(u64);
 
-/// Use that memory is wanted for.
+/// The purpose of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum For {
-    /// The least of a layer of this size.
-    Layer(Pull, u64),
+enum Purpose {
+    /// The minimum of a layer with this many compressed bytes.
+    Layer(PullAccount, u64),
     /// Memory that a job needs after its start.
     Window,
     /// Memory that a job can do without.
     Extra,
 }
 
-struct BudgetWaiter {
+struct MemoryWaiter {
     number: u64,
-    what: For,
+    purpose: Purpose,
     bytes: usize,
-    tell: oneshot::Sender<Share>,
+    sender: oneshot::Sender<Share>,
 }
 
-/// Memory that may be used. Dropping it gives it back.
+/// Memory that may be used until the share is dropped.
 pub(crate) struct Share {
-    budget: Budget,
-    what: For,
+    budget: MemoryBudget,
+    purpose: Purpose,
     bytes: usize,
 }
 
-impl Budget {
+impl MemoryBudget {
     pub(crate) fn new(total: usize) -> Self {
-        Self(Arc::new(BudgetShared { total, pulls: AtomicU64::new(0), state: Mutex::default() }))
+        Self(Arc::new(MemoryInner { total, pulls: AtomicU64::new(0), state: Mutex::default() }))
     }
 
-    /// A name for a pull.
-    pub(crate) fn pull(&self) -> Pull {
-        Pull(self.0.pulls.fetch_add(1, Ordering::Relaxed))
+    /// Opens an account for a pull.
+    pub(crate) fn pull(&self) -> PullAccount {
+        PullAccount(self.0.pulls.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The least that a layer of `size` compressed bytes needs; waits for its turn. More than there can ever be is cut down
-    /// to that.
-    pub(crate) async fn reserve(&self, pull: Pull, size: u64, bytes: usize) -> Share {
-        self.wait(For::Layer(pull, size), bytes.min(self.for_layers())).await
+    /// Reserves the minimum of a layer with `size` compressed bytes, in turn. A reservation above the whole budget is
+    /// reduced to it.
+    pub(crate) async fn reserve(&self, pull: PullAccount, size: u64, bytes: usize) -> Share {
+        self.wait(Purpose::Layer(pull, size), bytes.min(self.for_layers())).await
     }
 
-    /// A decoder's window; waits for its turn. One that is more than all that is left is given all the same as soon as no
-    /// other is out: the alternative would be images that cannot be pulled.
+    /// Reserves a decoder's window, in turn. A window that does not fit is granted as soon as no other window is in use:
+    /// otherwise images with such layers could never be pulled.
     pub(crate) async fn window(&self, bytes: usize) -> Share {
-        self.wait(For::Window, bytes).await
+        self.wait(Purpose::Window, bytes).await
     }
 
-    /// Memory that is useful, if there is some to spare.
+    /// Reserves optional memory, if some is spare.
     pub(crate) fn try_take(&self, bytes: usize) -> Option<Share> {
         let mut state = self.lock();
         if !state.waiting.is_empty() || state.used.saturating_add(bytes) > self.for_layers() {
             return None;
         }
-        Some(self.take(&mut state, For::Extra, bytes))
+        Some(self.take(&mut state, Purpose::Extra, bytes))
     }
 
     /// Returns true if a job is waiting, so that optional memory should be given back.
@@ -120,18 +121,18 @@ impl Budget {
         self.0.total - self.0.total / FOR_WINDOWS
     }
 
-    async fn wait(&self, what: For, bytes: usize) -> Share {
-        let (tell, told) = oneshot::channel();
+    async fn wait(&self, purpose: Purpose, bytes: usize) -> Share {
+        let (sender, share) = oneshot::channel();
         let number = {
             let mut state = self.lock();
             let number = state.next;
             state.next += 1;
-            state.waiting.push(BudgetWaiter { number, what, bytes, tell });
+            state.waiting.push(MemoryWaiter { number, purpose, bytes, sender });
             number
         };
-        let _place = BudgetSlot { budget: self, number };
+        let _place = QueuePlace { budget: self, number };
         self.grant();
-        told.await.expect("whoever takes a waiter out of the line answers it, and only its own place drops it")
+        share.await.expect("a waiter leaves the queue with an answer, or with its own place")
     }
 
     /// Serves every waiter that can be served.
@@ -141,50 +142,49 @@ impl Budget {
                 let mut state = self.lock();
                 let Some(n) = state.first(self.0.total, self.for_layers()) else { return };
                 let waiter = state.waiting.remove(n);
-                (self.take(&mut state, waiter.what, waiter.bytes), waiter)
+                (self.take(&mut state, waiter.purpose, waiter.bytes), waiter)
             };
-            // Outside the lock: one that has left meanwhile gives it back at once.
-            drop(waiter.tell.send(share));
+            // Sent without the lock: a waiter that was dropped in the meantime returns its share at once.
+            drop(waiter.sender.send(share));
         }
     }
 
-    fn take(&self, state: &mut BudgetState, what: For, bytes: usize) -> Share {
+    fn take(&self, state: &mut MemoryState, purpose: Purpose, bytes: usize) -> Share {
         state.used += bytes;
-        match what {
-            For::Layer(pull, _) => *state.holds.entry(pull).or_default() += bytes,
-            For::Window => state.windows += 1,
-            For::Extra => {}
+        match purpose {
+            Purpose::Layer(pull, _) => *state.holds.entry(pull).or_default() += bytes,
+            Purpose::Window => state.windows += 1,
+            Purpose::Extra => {}
         }
         let room = self.0.total.saturating_sub(state.used) / BUFFER;
         state.buffers.truncate(room);
-        Share { budget: self.clone(), what, bytes }
+        Share { budget: self.clone(), purpose, bytes }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BudgetState> {
-        // Nothing here panics half way.
+    fn lock(&self) -> MutexGuard<'_, MemoryState> {
         self.0.state.lock()
     }
 }
 
-impl registry::Memory for Budget {
+impl registry::Memory for MemoryBudget {
     fn try_take(&self, bytes: usize) -> Option<Box<dyn Send + Sync>> {
         Self::try_take(self, bytes).map(|share| Box::new(share) as Box<dyn Send + Sync>)
     }
 }
 
-impl BudgetState {
+impl MemoryState {
     /// Returns the index of the next waiter, if that one can be served.
     fn first(&self, total: usize, for_layers: usize) -> Option<usize> {
-        // Jobs that have started go first, in the order in which they came.
-        if let Some(n) = self.waiting.iter().position(|w| w.what == For::Window) {
+        // Jobs that have started are served first, in order of arrival.
+        if let Some(n) = self.waiting.iter().position(|w| w.purpose == Purpose::Window) {
             let fits = self.used.saturating_add(self.waiting[n].bytes) <= total;
             return (fits || self.windows == 0).then_some(n);
         }
-        let key = |waiter: &BudgetWaiter| match waiter.what {
-            For::Layer(pull, size) => {
+        let key = |waiter: &MemoryWaiter| match waiter.purpose {
+            Purpose::Layer(pull, size) => {
                 (self.holds.get(&pull).copied().unwrap_or(0), std::cmp::Reverse(size), waiter.number)
             }
-            For::Window | For::Extra => (0, std::cmp::Reverse(0), waiter.number),
+            Purpose::Window | Purpose::Extra => (0, std::cmp::Reverse(0), waiter.number),
         };
         let (n, waiter) = self.waiting.iter().enumerate().min_by_key(|(_, waiter)| key(waiter))?;
         (self.used.saturating_add(waiter.bytes) <= for_layers).then_some(n)
@@ -196,8 +196,8 @@ impl Drop for Share {
         let idle = {
             let mut state = self.budget.lock();
             state.used -= self.bytes;
-            match self.what {
-                For::Layer(pull, _) => {
+            match self.purpose {
+                Purpose::Layer(pull, _) => {
                     if let Some(held) = state.holds.get_mut(&pull) {
                         *held -= self.bytes;
                         if *held == 0 {
@@ -205,10 +205,10 @@ impl Drop for Share {
                         }
                     }
                 }
-                For::Window => state.windows -= 1,
-                For::Extra => {}
+                Purpose::Window => state.windows -= 1,
+                Purpose::Extra => {}
             }
-            // No job is running: a process that waits for the next pull needs no memory.
+            // No job is running: a process that waits for the next pull needs no buffers.
             if state.used == 0 && state.waiting.is_empty() { std::mem::take(&mut state.buffers) } else { Vec::new() }
         };
         drop(idle);
@@ -216,13 +216,13 @@ impl Drop for Share {
     }
 }
 
-/// A slot in the queue, left when its future is dropped.
-struct BudgetSlot<'a> {
-    budget: &'a Budget,
+/// A place in the queue, given up when its future is dropped.
+struct QueuePlace<'a> {
+    budget: &'a MemoryBudget,
     number: u64,
 }
 
-impl Drop for BudgetSlot<'_> {
+impl Drop for QueuePlace<'_> {
     fn drop(&mut self) {
         let mut state = self.budget.lock();
         let at = state.waiting.iter().position(|w| w.number == self.number);
@@ -236,5 +236,5 @@ impl Drop for BudgetSlot<'_> {
 }
 
 #[cfg(test)]
-#[path = "budget_tests.rs"]
+#[path = "memory_tests.rs"]
 mod tests;

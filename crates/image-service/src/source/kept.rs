@@ -1,6 +1,6 @@
-//! Kept blobs, in both directions: [`Keep`] writes a blob into the store while its bytes are hashed; [`KeptBlob`] reads
-//! a blob from the store instead of the registry. A written blob is finished only after its bytes are verified. A blob
-//! that is read is verified by its reader, and dropped if it is damaged. Called by layer jobs and their sources.
+//! Kept blobs: [`BlobKeeper`] writes a blob into the store while its bytes are hashed; [`KeptBlob`] reads a blob from the store
+//! instead of the source. A written blob is finished only after its bytes are verified. A stored blob is verified before it is
+//! used, and dropped if it is damaged.
 
 use base::lock::Mutex;
 use std::fs::File;
@@ -14,45 +14,46 @@ use cri_api::{Error, Kind, Result};
 use oci::{Descriptor, Digest, Verifier};
 use store::{BlobIngest, NewBlob, Store, StoreError};
 
+use super::{Chunks, Source, may_use, resume};
 use crate::background::Background;
-use crate::error;
+use crate::content::Content;
 use crate::hashing::Tee;
 use crate::origin::Origin;
-use crate::resume;
-use crate::shared::Shared;
-use crate::source::{Chunks, Source};
 
 /// Size of the pieces in which a kept blob is read, in bytes.
 const PIECE: usize = 256 << 10;
 
-/// A blob on its way into the store, in the hands of whichever thread hashes it.
+/// A blob that is being written into the store by the thread that hashes it.
 #[derive(Clone)]
-pub(crate) struct Keep {
-    shared: Arc<Shared>,
+pub(crate) struct BlobKeeper {
+    content: Arc<Content>,
     digest: Digest,
     origin: String,
-    /// Guards the file. An error ends the writing and is kept until it is reported.
+    /// Guards the file. The first error ends the writing; `finish` reports it.
     file: Arc<Mutex<Option<std::result::Result<BlobIngest, StoreError>>>>,
 }
 
-impl Keep {
-    /// Begins a file for this blob, where the engine keeps blobs and the store has not got it.
-    pub(crate) async fn start(shared: &Arc<Shared>, descriptor: &Descriptor, origin: &Origin) -> Result<Option<Self>> {
-        if !shared.options.keep_blobs {
+impl BlobKeeper {
+    /// Begins a file for this blob if blobs are kept and the store does not have it.
+    pub(crate) async fn start(
+        content: &Arc<Content>,
+        descriptor: &Descriptor,
+        origin: &Origin,
+    ) -> Result<Option<Self>> {
+        if !content.keeps_blobs {
             return Ok(None);
         }
-        let (store, Descriptor { digest, size, .. }) = (shared.store.clone(), descriptor.clone());
-        let begin = move || store.new_blob(&digest, size).map_err(|e| error::from_store(store.root(), &e));
-        let file = shared.background.run(begin).await?;
+        let Descriptor { digest, size, .. } = descriptor.clone();
+        let file = content.on_store(move |store| store.new_blob(&digest, size)).await?;
         Ok(file.map(|file| Self {
-            shared: Arc::clone(shared),
+            content: Arc::clone(content),
             digest: descriptor.digest.clone(),
             origin: origin.to_string(),
             file: Arc::new(Mutex::new(Some(Ok(file)))),
         }))
     }
 
-    /// Takes the bytes, in order.
+    /// Returns the function that receives the bytes in order.
     pub(crate) fn tee(&self) -> Tee {
         let file = Arc::clone(&self.file);
         Box::new(move |bytes| {
@@ -67,71 +68,69 @@ impl Keep {
         })
     }
 
-    /// The blob, whose bytes were found to be the right ones. Nothing where it is the tar stream itself, which the store
-    /// can always build again.
+    /// Finishes the blob after its bytes were verified. Returns `None` if the blob is the tar stream itself, which the store can
+    /// always rebuild.
     pub(crate) async fn finish(self, diff_id: &Digest) -> Result<Option<Arc<NewBlob>>> {
-        let (file, store) = (Arc::clone(&self.file), self.shared.store.clone());
-        let (is_stream, origin) = (*diff_id == self.digest, self.origin.clone());
-        let finish = move || {
+        let (file, origin) = (Arc::clone(&self.file), self.origin.clone());
+        let is_stream = *diff_id == self.digest;
+        let finish = move |_: &Store| {
             let file = file.lock().take();
-            let finished = match file {
-                Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(outliving(blob, &origin)))),
+            match file {
+                Some(Ok(file)) if !is_stream => file.finish().map(|blob| Some(Arc::new(persisted(blob, &origin)))),
                 Some(Ok(_)) | None => Ok(None),
                 Some(Err(error)) => Err(error),
-            };
-            finished.map_err(|e| error::from_store(store.root(), &e))
+            }
         };
-        self.shared.background.run(finish).await
+        self.content.on_store(finish).await
     }
 }
 
-/// From now on, a blob that is worth it outlives the process.
-fn outliving(mut blob: NewBlob, origin: &str) -> NewBlob {
+/// Records a large blob so that it outlives the process.
+fn persisted(mut blob: NewBlob, origin: &str) -> NewBlob {
     if blob.size() >= resume::LEAST
         && let Err(error) = blob.note_whole(origin)
     {
-        tracing::debug!(%error, blob = %blob.digest(), "cannot keep it for a later pull");
+        tracing::debug!(%error, blob = %blob.digest(), "cannot keep the blob for a later pull");
     }
     blob
 }
 
-impl Drop for Keep {
+impl Drop for BlobKeeper {
     fn drop(&mut self) {
-        // The file of a blob that came to nothing is deleted; not here, which may be an async thread.
+        // Deletes the file of an unfinished blob on a blocking thread: this may be an async one.
         if Arc::strong_count(&self.file) == 1
             && let Some(file) = self.file.lock().take()
         {
-            drop(self.shared.background.start(move || drop(file)));
+            drop(self.content.background.start(move || drop(file)));
         }
     }
 }
 
-/// A blob out of the store, and the registry for where it cannot be read to its end.
+/// A blob in the store; the source replaces it if it cannot be read to its end.
 pub(crate) struct KeptBlob {
     background: Background,
     descriptor: Descriptor,
     file: Arc<File>,
     at: u64,
-    beyond: Arc<dyn Source>,
+    source: Arc<dyn Source>,
     failed: bool,
-    instead: Option<Box<dyn Chunks>>,
+    replacement: Option<Box<dyn Chunks>>,
 }
 
 impl KeptBlob {
-    /// Returns the blob if the store has it, the caller may use it, and it is intact. The blob is read once to check
-    /// that, so that a damaged one is dropped, and kept again when it is fetched from the registry.
-    pub(crate) async fn find(shared: &Arc<Shared>, descriptor: &Descriptor, beyond: &Arc<dyn Source>) -> Option<Self> {
-        let (store, digest) = (shared.store.clone(), descriptor.digest.clone());
-        let is_there = shared.background.start(move || matches!(store.open_blob(&digest), Ok(Some(_)))).await;
-        let access = shared.known.access_to_blob(beyond.origin(), &descriptor.digest);
-        if !is_there.unwrap_or_default() || !shared.may_use(beyond.as_ref(), access, descriptor).await {
+    /// Returns the blob if the store has it, the pull may use it, and it is intact. The check reads the whole blob, so that a
+    /// damaged one is dropped, and kept again when it is fetched from the source.
+    pub(crate) async fn find(content: &Content, descriptor: &Descriptor, source: &Arc<dyn Source>) -> Option<Self> {
+        let (store, digest) = (content.store.clone(), descriptor.digest.clone());
+        let is_present = content.background.start(move || matches!(store.open_blob(&digest), Ok(Some(_)))).await;
+        let access = content.hints.access_to_blob(source.origin(), &descriptor.digest);
+        if !is_present.unwrap_or_default() || !may_use(content.sharing, source.as_ref(), access, descriptor).await {
             return None;
         }
-        let (store, wanted) = (shared.store.clone(), descriptor.clone());
-        let open = move || good_blob(&store, &wanted, &|| false).map_err(|e| error::from_store(store.root(), &e));
-        let file = match shared.background.run(open).await {
+        let wanted = descriptor.clone();
+        let file = match content.on_store(move |store| good_blob(store, &wanted, &|| false)).await {
             Ok(file) => file?,
-            // The registry has it as well.
+            // The source has it as well.
             Err(error) => {
                 tracing::warn!(%error, blob = %descriptor.digest, "cannot use the kept blob");
                 return None;
@@ -139,19 +138,19 @@ impl KeptBlob {
         };
         tracing::info!(blob = %descriptor.digest, "unpack the kept blob");
         Some(Self {
-            background: shared.background.clone(),
+            background: content.background.clone(),
             descriptor: descriptor.clone(),
             file: Arc::new(file),
             at: 0,
-            beyond: Arc::clone(beyond),
+            source: Arc::clone(source),
             failed: false,
-            instead: None,
+            replacement: None,
         })
     }
 }
 
-/// The file of a kept blob, if it has the bytes that it should have. One that has others is dropped. Blocks; answers nothing
-/// where it was given up.
+/// Returns the file of a kept blob if its bytes match its digest; a damaged blob is dropped. Blocks. Returns `None` if it was
+/// cancelled.
 pub(crate) fn good_blob(
     store: &Store,
     descriptor: &Descriptor,
@@ -189,11 +188,11 @@ pub(crate) fn good_blob(
 #[async_trait]
 impl Chunks for KeptBlob {
     async fn next(&mut self) -> Result<Option<Bytes>> {
-        if self.failed && self.instead.is_none() {
-            self.instead = Some(self.beyond.blob(&self.descriptor).await?);
+        if self.failed && self.replacement.is_none() {
+            self.replacement = Some(self.source.blob(&self.descriptor).await?);
         }
-        if let Some(instead) = &mut self.instead {
-            return instead.next().await;
+        if let Some(replacement) = &mut self.replacement {
+            return replacement.next().await;
         }
         if self.at >= self.descriptor.size {
             return Ok(None);
@@ -202,7 +201,7 @@ impl Chunks for KeptBlob {
         let read = move || {
             let mut bytes = vec![0; usize::try_from(left).unwrap_or(PIECE).min(PIECE)];
             let done = file.read_exact_at(&mut bytes, at);
-            // The registry is asked then.
+            // The caller starts over with the source.
             done.map_err(|error| Error::new(Kind::DataLoss, format!("read a kept blob: {error}")))?;
             Ok(Bytes::from(bytes))
         };
@@ -212,8 +211,8 @@ impl Chunks for KeptBlob {
     }
 
     fn start_over(&mut self, why: &Error) -> Result<()> {
-        match &mut self.instead {
-            Some(instead) => instead.start_over(why),
+        match &mut self.replacement {
+            Some(replacement) => replacement.start_over(why),
             None => {
                 self.failed = true;
                 Ok(())

@@ -1,5 +1,5 @@
-//! [`PullKey`] and [`LayerKey`]: the keys by which jobs in flight are joined, and [`Names`], under which an image is recorded. Plain values;
-//! a credential is in them only as a digest. Used by the pull, its layer jobs and the tables of both.
+//! [`PullKey`] and [`LayerKey`]: the keys by which jobs in flight are joined. Plain values, which have a credential only as a
+//! digest.
 
 use oci::{Algorithm, Digest, Platform, Reference, RegistryAuth};
 
@@ -9,23 +9,16 @@ use crate::origin::Origin;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PullKey {
     reference: Reference,
-    /// Digest of the credential, so that no pull gets content that only another credential may see.
-    identity: Digest,
+    /// Digest of the credential, so that no pull gets content that only another credential may read.
+    credential: Digest,
     platform: Platform,
 }
 
 impl PullKey {
-    /// `reference` is in canonical form.
+    /// Makes the key of a pull; `reference` is in canonical form.
     pub(crate) fn new(reference: Reference, auth: Option<&RegistryAuth>, platform: Platform) -> Self {
-        Self { reference, identity: identity(auth), platform }
+        Self { reference, credential: identity(auth), platform }
     }
-}
-
-/// Names to record of an image, in normal form; `None` adds none.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Names {
-    pub(crate) tag: Option<String>,
-    pub(crate) repo_digest: Option<String>,
 }
 
 /// The identity of a layer job.
@@ -33,22 +26,23 @@ pub(crate) struct Names {
 pub(crate) struct LayerKey {
     /// Digest of the compressed blob.
     pub(crate) blob: Digest,
-    /// Algorithm of the diff id that is wanted.
+    /// Algorithm of the wanted diff ID.
     pub(crate) algorithm: Algorithm,
-    /// Set where the layer must not be shared with other stacks, since its implicit directories depend on what is below.
+    /// The only chain that the layer is for, if its implicit directories depend on the layers below it.
     pub(crate) only_for: Option<Digest>,
-    /// Where the blob comes from.
+    /// Where the blob is fetched from.
     pub(crate) origin: Origin,
 }
 
 impl LayerKey {
-    /// Returns true if both jobs make the same of the same blob, wherever it comes from.
+    /// Returns true if both jobs unpack the same blob in the same way, from any origin.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.blob == other.blob && self.algorithm == other.algorithm && self.only_for == other.only_for
     }
 }
 
-/// Stands for a credential in a key: equal credentials have equal identities, and nothing can be read from it.
+/// Returns the digest that stands for a credential in a key: equal credentials have equal digests, and the credential cannot be
+/// read from it.
 fn identity(auth: Option<&RegistryAuth>) -> Digest {
     let mut hasher = oci::Algorithm::Sha256.hasher();
     if let Some(auth) = auth.filter(|auth| !auth.is_anonymous()) {
@@ -73,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn identities_tell_credentials_apart() {
+    fn different_credentials_have_different_identities() {
         let a = identity(Some(&RegistryAuth::basic("ab", "c")));
         assert_eq!(a, identity(Some(&RegistryAuth::basic("ab", "c"))));
         assert_ne!(a, identity(Some(&RegistryAuth::basic("a", "bc"))));

@@ -1,6 +1,5 @@
-//! [`Flights`]: jobs in flight by key, shared by all callers that want the same result at the same time, over
-//! [`base::single_flight`]. A job runs as a task of its own and is cancelled when its last waiter is dropped. Used for pulls,
-//! layers and configs.
+//! [`Flights`]: jobs in flight by key, over [`base::single_flight`]. All callers that want the same result at the same time
+//! share one job, which runs as a task of its own and is cancelled when its last waiter is dropped.
 
 use std::hash::Hash;
 
@@ -12,24 +11,24 @@ use tracing::Instrument as _;
 
 use crate::progress::Hub;
 
-/// The table of one kind of jobs.
+/// The table of one kind of job.
 pub(crate) struct Flights<K, T> {
-    group: Group<K, Context, Result<T>>,
+    group: Group<K, JobContext, Result<T>>,
     tracker: TaskTracker,
     /// Parent of every job's token.
     shutdown: CancellationToken,
 }
 
-/// Token and progress that a job and its waiters share.
+/// The token and the progress that a job shares with its waiters.
 #[derive(Clone)]
-pub(crate) struct Context {
-    /// Cancelled when no caller is waiting any more, and at shutdown. The job ends soon after by itself.
+pub(crate) struct JobContext {
+    /// Cancelled when the last waiter leaves, and at shutdown. The job then ends soon by itself.
     pub(crate) token: CancellationToken,
     /// Receives the job's progress.
     pub(crate) hub: Hub,
 }
 
-impl Shared for Context {
+impl Shared for JobContext {
     fn last_left(&self) -> bool {
         self.token.last_left()
     }
@@ -39,10 +38,10 @@ impl Shared for Context {
     }
 }
 
-/// A waiter's share of a job. Dropping it is leaving.
+/// A waiter's share of a job. A dropped ticket leaves the job.
 pub(crate) struct Ticket<K: Hash + Eq, T> {
-    ticket: base::single_flight::Ticket<K, Context, Result<T>>,
-    /// This waiter started the job.
+    ticket: base::single_flight::Ticket<K, JobContext, Result<T>>,
+    /// True if this waiter started the job.
     pub(crate) led: bool,
 }
 
@@ -61,13 +60,13 @@ where
         Self { group: Group::default(), tracker, shutdown }
     }
 
-    /// Joins the job for `key`, or starts it with what `start` makes.
+    /// Joins the job for `key`, or starts it with the future that `start` makes.
     pub(crate) fn join<F, Fut>(&self, key: &K, start: F) -> Ticket<K, T>
     where
-        F: FnOnce(Context) -> Fut,
+        F: FnOnce(JobContext) -> Fut,
         Fut: Future<Output = Result<T>> + Send + 'static,
     {
-        let new = || Context { token: self.shutdown.child_token(), hub: Hub::default() };
+        let new = || JobContext { token: self.shutdown.child_token(), hub: Hub::default() };
         let (ticket, flight) = self.group.join(key, (), new);
         let led = flight.is_some();
         if let Some(flight) = flight {
@@ -77,41 +76,41 @@ where
         Ticket { ticket, led }
     }
 
-    /// Joins the job for `key`, if there is one.
+    /// Joins the job for `key` if one is running.
     pub(crate) fn join_running(&self, key: &K) -> Option<Ticket<K, T>> {
         self.group.join_running(key, ()).map(|ticket| Ticket { ticket, led: false })
     }
 
-    /// The keys of those jobs in flight that are `wanted`.
+    /// Returns the keys of the `wanted` jobs in flight.
     pub(crate) fn keys(&self, wanted: impl Fn(&K) -> bool) -> Vec<K> {
         self.group.keys(wanted)
     }
 
-    /// Returns true if there is a job for `key`.
+    /// Returns true if a job for `key` is running.
     pub(crate) fn has(&self, key: &K) -> bool {
         self.group.contains(key)
     }
 
-    /// Number of jobs in flight.
+    /// Returns the number of jobs in flight.
     pub(crate) fn len(&self) -> usize {
         self.group.len()
     }
 }
 
 impl<K: Hash + Eq, T> Ticket<K, T> {
-    /// The job's progress.
+    /// Returns the progress of the job.
     pub(crate) fn hub(&self) -> &Hub {
         &self.ticket.shared().hub
     }
 }
 
 impl<K: Hash + Eq, T: Clone> Ticket<K, T> {
-    /// Leaves. If that ends the job, waits until it has cleaned up after itself, and returns what it had made all the same.
+    /// Leaves the job. If that ends it, waits for its cleanup, and returns its result if it completed nevertheless.
     pub(crate) async fn leave(self) -> Option<T> {
         self.ticket.leave().await.and_then(Result::ok)
     }
 
-    /// Waits for the job's outcome. It may be dropped and called again.
+    /// Waits for the job's result. The future may be dropped and the call repeated.
     pub(crate) async fn wait(&mut self) -> Result<T> {
         let ended = "the job ended without an answer: this is a fault of the program";
         self.ticket.wait().await.unwrap_or_else(|| Err(Error::new(Kind::Internal, ended)))
@@ -119,5 +118,5 @@ impl<K: Hash + Eq, T: Clone> Ticket<K, T> {
 }
 
 #[cfg(test)]
-#[path = "flight_tests.rs"]
+#[path = "flights_tests.rs"]
 mod tests;
