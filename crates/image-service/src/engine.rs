@@ -10,6 +10,9 @@ use crate::background::Background;
 use crate::budgets::{Budgets, MemoryBudget};
 use crate::content::{Content, ContentOptions};
 use crate::content_hints::ContentHints;
+use crate::destination::Destination;
+use crate::destination::own_store::OwnStore;
+use crate::destination::runtime_store::RuntimeStoreDestination;
 use crate::error::OpenError;
 use crate::in_flight::InFlight;
 use crate::leftovers::Leftovers;
@@ -67,13 +70,22 @@ impl Engine {
         let content = Arc::new(Content::new(store, hints, background, leftovers, content_options));
         let memory = MemoryBudget::new(options.memory);
         let client = registries::client(&options, Arc::new(memory.clone()));
+        let destination: Arc<dyn Destination> = match &options.runtime {
+            Some(target) => Arc::new(RuntimeStoreDestination::new(
+                &content,
+                target.clone(),
+                options.platform.clone(),
+                options.limits.config_bytes,
+            )),
+            None => Arc::new(OwnStore::new(&content)),
+        };
         let parts = EngineParts {
             in_flight: InFlight::new(tracker),
             budgets: Budgets::new(&options, memory, client),
             policy: ImagePolicy::new(policy, &content),
             content,
             options,
-            runtime_writer: tokio::sync::Mutex::default(),
+            destination,
         };
         parts.content.check_after_unclean_stop();
         Ok(Self(Arc::new(parts)))

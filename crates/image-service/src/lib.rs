@@ -18,6 +18,7 @@ mod check;
 mod content;
 mod content_hints;
 mod convert;
+mod destination;
 mod engine;
 mod error;
 #[cfg(any(test, feature = "fuzzing"))]

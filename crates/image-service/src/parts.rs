@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::budgets::Budgets;
 use crate::content::Content;
+use crate::destination::Destination;
 use crate::in_flight::InFlight;
 use crate::options::EngineOptions;
 use crate::signatures::ImagePolicy;
@@ -20,6 +21,6 @@ pub(crate) struct EngineParts {
     /// The signature policy.
     pub(crate) policy: ImagePolicy,
     pub(crate) options: EngineOptions,
-    /// Held by the pull that puts layers into a runtime's store, whose database has one writer.
-    pub(crate) runtime_writer: tokio::sync::Mutex<()>,
+    /// Where images go.
+    pub(crate) destination: Arc<dyn Destination>,
 }

@@ -19,10 +19,10 @@ use store::{Durability, LayerFormat, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::destination::runtime_store::lacks_layers;
 use crate::engine::Engine;
 use crate::error::{self, OpenError, is_runtime_only};
 use crate::options::{EngineOptions, RuntimeTarget};
-use crate::pull::deposit::lacks_layers;
 use crate::runtime_layers::RuntimeLayers;
 use crate::runtime_policy::RuntimePolicy;
 use crate::runtime_pull::{PullEngine, Runtime};

@@ -13,11 +13,11 @@ use cri_api::{
 use oci::{ImageConfig, Reference};
 use store::{ImageRecord, Store};
 
+use crate::destination::image::chain;
 use crate::engine::Engine;
 use crate::error::{self, invalid};
 use crate::parts::EngineParts;
 use crate::pull::PullJob;
-use crate::pull::assemble::chain_ids;
 
 /// The repository that a name without tag and digest stands for, as `crictl images REPOSITORY` asks for it.
 fn whole_repository(text: &str) -> Option<String> {
@@ -167,7 +167,7 @@ pub(crate) fn verbose_info(record: &ImageRecord) -> Result<BTreeMap<String, Stri
     };
     let config = ImageConfig::parse(&record.config).map_err(|e| failed(&e))?;
     let spec: serde_json::Value = oci::json::from_slice(&record.config).map_err(|e| failed(&e))?;
-    let chain_id = chain_ids(&config.rootfs.diff_ids).pop().map(|id| id.to_string()).unwrap_or_default();
+    let chain_id = chain(&config.rootfs.diff_ids).pop().map(|link| link.chain_id.to_string()).unwrap_or_default();
     let info = serde_json::json!({ "chainID": chain_id, "imageSpec": spec });
     Ok(BTreeMap::from([("info".to_owned(), info.to_string())]))
 }

@@ -15,7 +15,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use flights::{Flights, JobContext, Ticket};
 pub(crate) use key::{LayerKey, PullKey};
-pub(crate) use layers::InFlightLayers;
+pub(crate) use layers::{InFlightLayers, UnresolvedPull};
 pub(crate) use unpacked::{ReadyLayer, ReadyLayers, UnpackedLayerGuard};
 
 use crate::origin::Origin;
