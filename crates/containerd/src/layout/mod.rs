@@ -1,24 +1,60 @@
-//! [`destination`] and [`lower_layers`]: where the files of a layer go and where those of a chain lie, read from the mounts of snapshots.
+//! [`SnapshotLayout`]: how a snapshotter keeps the layers of images on disk. Each snapshotter that can be filled is one file:
+//! [`overlayfs`] and [`erofs`]. A layout reads the mounts of snapshots, and moves an unpacked layer into a prepared one. Knows no
+//! image and calls no containerd.
 
+mod erofs;
+mod overlayfs;
+
+use std::fs::File;
+use std::io;
 use std::path::{Path, PathBuf};
 
+use cri_api::engine::LayerShape;
 use cri_api::engine::runtime_store::{Destination, LowerLayer};
 
 use crate::Mount;
 
-/// Marker of the erofs snapshotter, in the directory of each of its snapshots.
-const EROFS_MARKER: &str = ".erofslayer";
-/// The file in that directory which becomes the layer.
-const EROFS_LAYER: &str = "layer.erofs";
+/// How a snapshotter keeps the layers of images on disk.
+pub trait SnapshotLayout: Send + Sync + std::fmt::Debug {
+    /// Returns the name of the snapshotter.
+    fn snapshotter(&self) -> &'static str;
 
-/// Where the layer of a snapshot with these mounts goes. `exists` answers whether a file is there.
-///
-/// # Errors
-/// A snapshotter that we cannot fill, with the reason: the runtime pulls the image itself.
-pub fn destination(mounts: &[Mount], exists: impl Fn(&Path) -> bool) -> Result<Destination, String> {
+    /// Returns the form in which layers are unpacked for the snapshotter.
+    fn shape(&self) -> LayerShape;
+
+    /// Returns where the layer of a prepared snapshot with these mounts goes. `exists` returns true if a file exists.
+    ///
+    /// # Errors
+    /// A snapshot that cannot be filled, with the reason: the runtime pulls the image itself.
+    fn destination(&self, mounts: &[Mount], exists: &dyn Fn(&Path) -> bool) -> Result<Destination, String>;
+
+    /// Moves an unpacked layer, whose files are durable, to its destination on the same file system, and makes the move durable.
+    /// Blocks.
+    ///
+    /// # Errors
+    /// The move failed; the destination is not empty, or of another layout.
+    fn place(&self, layer: &Path, destination: &Destination) -> io::Result<()>;
+
+    /// Returns the layers of a snapshot that is read with these mounts, the highest first; `None` if they cannot be read from
+    /// outside.
+    fn lower_layers(&self, mounts: &[Mount]) -> Option<Vec<LowerLayer>>;
+}
+
+/// The layouts of all snapshotters that can be filled.
+const LAYOUTS: [&dyn SnapshotLayout; 2] = [&overlayfs::Overlayfs, &erofs::Erofs];
+
+/// Returns the layout of a snapshotter; `None` if it cannot be filled.
+#[must_use]
+pub fn layout_of(snapshotter: &str) -> Option<&'static dyn SnapshotLayout> {
+    LAYOUTS.into_iter().find(|layout| layout.snapshotter() == snapshotter)
+}
+
+/// Returns the directory of a prepared snapshot that its files go into; `None` if the snapshot is only read, so that the store has
+/// its layer.
+fn writable_directory(mounts: &[Mount]) -> Result<Option<PathBuf>, String> {
     let last = mounts.last().ok_or("the snapshot has no mount")?;
     if last.options.iter().any(|option| option == "ro") {
-        return Ok(Destination::Present);
+        return Ok(None);
     }
     let directory = match last.kind.as_str() {
         "bind" if mounts.len() == 1 => PathBuf::from(&last.source),
@@ -34,30 +70,7 @@ pub fn destination(mounts: &[Mount], exists: impl Fn(&Path) -> bool) -> Result<D
     if !directory.is_absolute() {
         return Err(format!("{} is not an absolute path", directory.display()));
     }
-    Ok(match directory.parent() {
-        Some(parent) if exists(&parent.join(EROFS_MARKER)) => Destination::ErofsFile(parent.join(EROFS_LAYER)),
-        _ => Destination::Directory(directory),
-    })
-}
-
-/// The layers of a snapshot that is read with these mounts, the highest first; `None`: they cannot be read from outside.
-pub(crate) fn lower_layers(mounts: &[Mount]) -> Option<Vec<LowerLayer>> {
-    let file = |mount: &Mount| {
-        (mount.kind.rsplit('/').next() == Some("erofs")).then(|| LowerLayer::ErofsFile(mount.source.clone().into()))
-    };
-    let (last, before) = mounts.split_last()?;
-    if last.kind == "bind" && before.is_empty() {
-        return Some(vec![LowerLayer::Directory(last.source.clone().into())]);
-    }
-    // Files are mounted first, each for one layer, and the overlay names their mounts.
-    if !before.is_empty() || !is_overlay(&last.kind) {
-        let files = if is_overlay(&last.kind) { before } else { mounts };
-        let layers: Option<Vec<_>> = files.iter().map(file).collect();
-        return layers;
-    }
-    let lower = last.options.iter().find_map(|option| option.strip_prefix("lowerdir="))?;
-    let paths = lower.split(':').map(PathBuf::from);
-    paths.map(|path| path.is_absolute().then_some(LowerLayer::Directory(path))).collect()
+    Ok(Some(directory))
 }
 
 /// Returns true for an overlay, also one whose mount containerd's mount manager prepares (`format/mkdir/overlay`).
@@ -65,6 +78,18 @@ fn is_overlay(kind: &str) -> bool {
     kind.rsplit('/').next() == Some("overlay")
 }
 
+/// Moves a layer, and makes the move durable.
+fn move_durably(layer: &Path, to: &Path) -> io::Result<()> {
+    rustix::fs::rename(layer, to)?;
+    let parent = to.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", to.display())))?;
+    File::open(parent)?.sync_all()
+}
+
+/// Returns the error for a destination of another layout.
+fn wrong_destination(layout: &dyn SnapshotLayout, destination: &Destination) -> io::Error {
+    let message = format!("a layer of the snapshotter {} does not go to {destination:?}", layout.snapshotter());
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
 #[cfg(test)]
-#[path = "destination_tests.rs"]
 mod tests;

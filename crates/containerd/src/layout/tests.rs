@@ -7,8 +7,12 @@ fn mount(kind: &str, source: &str, options: &[&str]) -> Mount {
     Mount { kind: kind.to_owned(), source: source.to_owned(), options }
 }
 
+fn layout(snapshotter: &str) -> &'static dyn SnapshotLayout {
+    layout_of(snapshotter).expect("a layout")
+}
+
 #[test]
-fn the_destination_of_a_layer_is_read_from_its_mounts() {
+fn destinations_are_read_from_the_mounts_of_prepared_snapshots() {
     let overlay = |options: &[&str]| mount("overlay", "overlay", options);
     let upper = "upperdir=/r/snapshots/7/fs";
     for (mounts, marked, expected) in [
@@ -37,12 +41,13 @@ fn the_destination_of_a_layer_is_read_from_its_mounts() {
         ),
         (vec![mount("erofs", "/r/snapshots/6/layer.erofs", &["ro", "loop"])], true, Destination::Present),
     ] {
-        assert_eq!(destination(&mounts, |_| marked), Ok(expected), "{mounts:?}");
+        let layout = layout(if marked { "erofs" } else { "overlayfs" });
+        assert_eq!(layout.destination(&mounts, &|_| marked), Ok(expected), "{mounts:?}");
     }
 }
 
 #[test]
-fn what_is_not_known_is_left_to_the_runtime() {
+fn unknown_mounts_are_left_to_the_runtime() {
     for (mounts, why) in [
         (vec![], "the snapshot has no mount"),
         (vec![mount("ext4", "/dev/mapper/snap-1", &[])], r#"the snapshot is a mount of the type "ext4""#),
@@ -50,12 +55,18 @@ fn what_is_not_known_is_left_to_the_runtime() {
         (vec![mount("overlay", "overlay", &["lowerdir=/a"])], "the overlay has no upper directory"),
         (vec![mount("bind", "relative/fs", &["rw"])], "relative/fs is not an absolute path"),
     ] {
-        assert_eq!(destination(&mounts, |_| false), Err(why.to_owned()));
+        for name in ["overlayfs", "erofs"] {
+            assert_eq!(layout(name).destination(&mounts, &|_| true), Err(why.to_owned()), "{name}");
+        }
     }
+    // A directory of the erofs snapshotter without its marker is none that can be filled.
+    let unmarked = [mount("bind", "/r/snapshots/1/fs", &["rw"])];
+    let why = "/r/snapshots/1/fs is not in a snapshot with the file .erofslayer";
+    assert_eq!(layout("erofs").destination(&unmarked, &|_| false), Err(why.to_owned()));
 }
 
 #[test]
-fn the_layers_of_a_chain_are_read_from_its_mounts() {
+fn layers_of_a_chain_are_read_from_the_mounts_of_its_view() {
     let directory = |path: &str| LowerLayer::Directory(path.into());
     let file = |path: &str| LowerLayer::ErofsFile(path.into());
     let erofs = |path: &str| mount("erofs", path, &["ro", "loop"]);
@@ -78,6 +89,20 @@ fn the_layers_of_a_chain_are_read_from_its_mounts() {
         (vec![mount("ext4", "/dev/dm-1", &["ro"])], None),
         (vec![], None),
     ] {
-        assert_eq!(lower_layers(&mounts), expected, "{mounts:?}");
+        assert_eq!(layout("erofs").lower_layers(&mounts), expected, "{mounts:?}");
+        let of_directories = expected.filter(|layers| layers.iter().all(|l| matches!(l, LowerLayer::Directory(_))));
+        assert_eq!(layout("overlayfs").lower_layers(&mounts), of_directories, "{mounts:?}");
     }
+}
+
+#[test]
+fn layers_go_only_to_destinations_of_their_layout() {
+    let directory = Destination::Directory("/nowhere/fs".into());
+    let file = Destination::ErofsFile("/nowhere/layer.erofs".into());
+    for (name, foreign) in [("overlayfs", file), ("erofs", directory)] {
+        let error = layout(name).place(Path::new("/nowhere/layer"), &foreign).expect_err("refused");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
+        layout(name).place(Path::new("/nowhere/layer"), &Destination::Present).expect("nothing to do");
+    }
+    assert!(layout_of("zfs").is_none());
 }
