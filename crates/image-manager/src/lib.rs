@@ -31,6 +31,7 @@ mod policy;
 mod pull;
 mod records;
 mod request;
+mod requested_image;
 
 /// Credentials in a request.
 pub use credentials::{Origin, PullSecret, ServiceAccount};

@@ -9,7 +9,7 @@ use std::time::Duration;
 use cri_api::{ImageService, ImageSpec};
 
 use super::context::PullContext;
-use super::hub::Hub;
+use super::monitor::ProgressMonitor;
 use crate::{Presence, PullIntent};
 
 /// Delays between inspections after a call was cancelled. No service commits for longer than their sum.
@@ -43,7 +43,7 @@ enum ImageArrival {
 impl Aftermath<'_> {
     /// Inspects the image until it is seen or can no longer appear. `given_up`: the call was cancelled, so that an absent image
     /// may still appear for a while; otherwise the service has answered, and one inspection is enough.
-    pub(super) async fn watch(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
+    pub(super) async fn watch(&self, intent: PullIntent, given_up: bool, monitor: &ProgressMonitor) {
         let mut seen = ImageArrival::Unknown;
         for wait in [Duration::ZERO].into_iter().chain(LOOKS) {
             let look = async {
@@ -52,7 +52,7 @@ impl Aftermath<'_> {
             };
             tokio::select! {
                 biased;
-                () = self.context.shutdown.cancelled() => return self.last_look(intent, given_up, hub).await,
+                () = self.context.shutdown.cancelled() => return self.last_look(intent, given_up, monitor).await,
                 look = look => seen = look,
             }
             if matches!(seen, ImageArrival::Came(_)) || (!given_up && matches!(seen, ImageArrival::Nothing)) {
@@ -68,11 +68,11 @@ impl Aftermath<'_> {
 
     /// Inspects the image at the end of the process. A service that reports progress and was not about to commit will not make
     /// the image present; for any other the outcome is unknown, and the next start finds the intent.
-    async fn last_look(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
+    async fn last_look(&self, intent: PullIntent, given_up: bool, monitor: &ProgressMonitor) {
         tokio::time::sleep(LOOKS[0]).await;
         match tokio::time::timeout(LAST_LOOK, self.inspect()).await {
             Ok(ImageArrival::Came(image_ref)) => came(intent, &image_ref).await,
-            Ok(ImageArrival::Nothing) if !given_up || hub.is_before_commit() => intent.failed().await,
+            Ok(ImageArrival::Nothing) if !given_up || monitor.is_before_commit() => intent.failed().await,
             Ok(ImageArrival::Nothing | ImageArrival::Unknown) | Err(_) => intent.keep().await,
         }
     }

@@ -1,4 +1,5 @@
-//! [`Hub`]: reports one pull's progress to all its waiters, and checks it against limits. It decides nothing.
+//! [`ProgressMonitor`]: forwards the progress of a pull to the requests that wait for it, counts its bytes, and checks it against the
+//! speed limits. The progress itself is shared in the image service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,9 +11,9 @@ use super::progress::{Exceeded, Limits, Progress, Seen};
 use super::time::Timeline;
 use crate::Metrics;
 
-/// Fans events out.
+/// The progress of a pull, for the requests that wait for it.
 #[derive(Clone)]
-pub(super) struct Hub {
+pub(super) struct ProgressMonitor {
     hub: base::single_flight::Hub<Progress>,
     time: Timeline,
     metrics: Arc<Metrics>,
@@ -26,7 +27,7 @@ impl base::single_flight::Progress for Progress {
     }
 }
 
-impl Hub {
+impl ProgressMonitor {
     pub(super) fn new(time: Timeline, metrics: Arc<Metrics>) -> Self {
         Self { hub: base::single_flight::Hub::default(), time, metrics }
     }
@@ -82,5 +83,5 @@ impl Hub {
 }
 
 #[cfg(test)]
-#[path = "hub_tests.rs"]
+#[path = "monitor_tests.rs"]
 mod tests;

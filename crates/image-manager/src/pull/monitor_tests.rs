@@ -8,8 +8,8 @@ use base::lock::Mutex;
 
 use super::*;
 
-fn hub() -> Hub {
-    Hub::new(Timeline::new(Arc::new(Instant::now)), Metrics::new())
+fn hub() -> ProgressMonitor {
+    ProgressMonitor::new(Timeline::new(Arc::new(Instant::now)), Metrics::new())
 }
 
 fn recorder() -> (ProgressSink, Arc<Mutex<Vec<PullEvent>>>) {

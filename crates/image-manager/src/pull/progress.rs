@@ -1,5 +1,5 @@
 //! [`Progress`]: the state of a pull, from the progress events of its service, and whether the pull is fast enough. Pure:
-//! the caller passes the time. The [`Hub`](super::hub::Hub) keeps one for each pull.
+//! the caller passes the time. The [`ProgressMonitor`](super::monitor::ProgressMonitor) keeps one for each pull.
 //!
 //! The limits do not apply to a service that reports no progress, nor while a pull neither resolves its name nor fetches a
 //! layer, because it commits, unpacks, or waits for a layer of another pull.

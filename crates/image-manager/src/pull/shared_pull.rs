@@ -1,5 +1,5 @@
-//! The flights of pulls: the shared state of their waiters, the data of each waiter, and the endings of a flight. Plain data
-//! over [`base::single_flight`].
+//! The requests that take one turn together: their shared state, the data of each, and the ending of their pull. Plain data over
+//! [`base::single_flight`]; the work of the pull is shared in the image service.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,20 +10,20 @@ use credentials::Source;
 
 use super::attempts::Try;
 use super::board::RunningPull;
-use super::hub::Hub;
-use super::key::PullKey;
+use super::monitor::ProgressMonitor;
 use super::order::SlotId;
+use super::request_key::RequestKey;
 use super::{Mark, Recheck};
 use crate::RecordsError;
 
-/// The pulls under way.
-pub(super) type Flights = Group<PullKey, SharedPull, Ending, Waiting>;
-/// A pull that runs.
-pub(super) type PullFlight = Flight<PullKey, SharedPull, Ending, Waiting>;
+/// The pulls that wait for their turn or run, by the key of their requests.
+pub(super) type SharedPulls = Group<RequestKey, SharedPull, Ending, Waiting>;
+/// The job of a pull.
+pub(super) type RunningJob = Flight<RequestKey, SharedPull, Ending, Waiting>;
 
-/// The part of a pull that its waiters share. A pull that is left may linger, so that it ends by itself.
+/// The part of a pull that its requests share. A pull without requests may linger, so that it ends by itself.
 pub(super) struct SharedPull {
-    pub(super) hub: Hub,
+    pub(super) monitor: ProgressMonitor,
     /// Slot in the queue.
     pub(super) place: SlotId,
     /// The pull as the board shows it.
@@ -35,8 +35,8 @@ pub(super) struct SharedPull {
 impl Shared for SharedPull {}
 
 impl SharedPull {
-    pub(super) fn new(hub: Hub, place: SlotId, running: Arc<RunningPull>) -> Self {
-        Self { hub, place, running, begun: AtomicBool::new(false) }
+    pub(super) fn new(monitor: ProgressMonitor, place: SlotId, running: Arc<RunningPull>) -> Self {
+        Self { monitor, place, running, begun: AtomicBool::new(false) }
     }
 
     /// Records that the pull has its turn: from now on it lingers after its last waiter has left.
@@ -50,14 +50,14 @@ impl SharedPull {
     }
 }
 
-/// The data of one waiter of a flight.
+/// The data of one waiting request.
 pub(super) struct Waiting {
     pub(super) recheck: Option<Recheck>,
     pub(super) mark: Mark,
 }
 
 /// Returns the recheck of the next waiter whose inspection of the image is outdated. Each is returned once.
-pub(super) fn next_recheck(flight: &PullFlight, outdated: impl Fn(Mark) -> bool) -> Option<(WaiterId, Recheck)> {
+pub(super) fn next_recheck(flight: &RunningJob, outdated: impl Fn(Mark) -> bool) -> Option<(WaiterId, Recheck)> {
     flight.find_waiter(|waiting| if outdated(waiting.mark) { waiting.recheck.take() } else { None })
 }
 

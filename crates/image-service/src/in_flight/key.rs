@@ -1,7 +1,7 @@
-//! [`PullKey`] and [`LayerKey`]: the keys by which jobs in flight are joined. Plain values, which have a credential only as a
-//! digest.
+//! [`PullKey`] and [`LayerKey`]: the keys by which jobs in flight are joined. Plain values, which have a credential only as its
+//! ID.
 
-use oci::{Algorithm, Digest, Platform, Reference, RegistryAuth};
+use oci::{Algorithm, CredentialId, Digest, Platform, Reference, RegistryAuth};
 
 use crate::origin::Origin;
 
@@ -9,15 +9,16 @@ use crate::origin::Origin;
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct PullKey {
     reference: Reference,
-    /// Digest of the credential, so that no pull gets content that only another credential may read.
-    credential: Digest,
+    /// The credential, so that no pull gets content that only another credential may read.
+    credential: CredentialId,
     platform: Platform,
 }
 
 impl PullKey {
     /// Makes the key of a pull; `reference` is in canonical form.
     pub(crate) fn new(reference: Reference, auth: Option<&RegistryAuth>, platform: Platform) -> Self {
-        Self { reference, credential: identity(auth), platform }
+        let credential = auth.map_or_else(CredentialId::anonymous, RegistryAuth::id);
+        Self { reference, credential, platform }
     }
 }
 
@@ -38,40 +39,5 @@ impl LayerKey {
     /// Returns true if both jobs unpack the same blob in the same way, from any origin.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         self.blob == other.blob && self.algorithm == other.algorithm && self.only_for == other.only_for
-    }
-}
-
-/// Returns the digest that stands for a credential in a key: equal credentials have equal digests, and the credential cannot be
-/// read from it.
-fn identity(auth: Option<&RegistryAuth>) -> Digest {
-    let mut hasher = oci::Algorithm::Sha256.hasher();
-    if let Some(auth) = auth.filter(|auth| !auth.is_anonymous()) {
-        let parts = [
-            auth.username.as_str(),
-            auth.password.expose(),
-            auth.auth.expose(),
-            auth.server_address.as_str(),
-            auth.identity_token.expose(),
-            auth.registry_token.expose(),
-        ];
-        for part in parts {
-            hasher.update(&(part.len() as u64).to_le_bytes());
-            hasher.update(part.as_bytes());
-        }
-    }
-    hasher.finish()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn different_credentials_have_different_identities() {
-        let a = identity(Some(&RegistryAuth::basic("ab", "c")));
-        assert_eq!(a, identity(Some(&RegistryAuth::basic("ab", "c"))));
-        assert_ne!(a, identity(Some(&RegistryAuth::basic("a", "bc"))));
-        assert_ne!(a, identity(None));
-        assert_eq!(identity(None), identity(Some(&RegistryAuth::default())));
     }
 }
