@@ -197,10 +197,12 @@ pub(crate) fn from_inflate(error: &InflateError) -> Error {
     let kind = match error {
         InflateError::Intake(IntakeError::GivenUp)
         | InflateError::UnpackStopped
-        | InflateError::Stream(inflate::Error::Stopped(_)) => Kind::Cancelled,
+        | InflateError::Stream(crate::inflate::Error::Stopped(_)) => Kind::Cancelled,
         InflateError::Intake(IntakeError::Verify(_)) => Kind::DataLoss,
-        InflateError::Stream(inflate::Error::Corrupt(..) | inflate::Error::Source(_)) => Kind::DataLoss,
-        InflateError::Bomb { .. } | InflateError::Stream(inflate::Error::Unsupported(_)) => Kind::InvalidArgument,
+        InflateError::Stream(crate::inflate::Error::Corrupt(..) | crate::inflate::Error::Source(_)) => Kind::DataLoss,
+        InflateError::Bomb { .. } | InflateError::Stream(crate::inflate::Error::Unsupported(_)) => {
+            Kind::InvalidArgument
+        }
     };
     Error::from_source(kind, error)
 }

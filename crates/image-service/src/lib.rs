@@ -26,6 +26,7 @@ pub mod fuzz;
 mod hashing;
 mod image_engine;
 mod in_flight;
+pub mod inflate;
 mod intake;
 mod leftovers;
 mod names;

@@ -9,8 +9,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::inflate::{Compression, MemoryShare, Sink, Stopped};
 use cri_api::{Error, Result};
-use inflate::{Compression, MemoryShare, Sink, Stopped};
 use oci::{Algorithm, Digest};
 use store::{Lease, Store, TarError, UnpackError, UnpackedLayer};
 use tokio::sync::oneshot;
@@ -34,7 +34,7 @@ const WORKSPACE: usize = 1 << 20;
 /// The least memory that a layer of so many compressed bytes needs.
 pub(crate) fn least(size: u64) -> usize {
     let window = usize::try_from(size).unwrap_or(usize::MAX).min(intake::WINDOW as usize);
-    window + LEAST * inflate::BUFFER + WORKSPACE
+    window + LEAST * crate::inflate::BUFFER + WORKSPACE
 }
 
 /// Parts of the engine that the threads of a layer work with.
@@ -141,7 +141,7 @@ impl Start {
     fn start(this: &Mutex<Self>, background: &Background) {
         let mut state = this.lock();
         *state = match std::mem::replace(&mut *state, Self::Gone) {
-            Self::Not(untar) => match background.beside("layer-write", move || untar.run()) {
+            Self::Not(untar) => match background.on_own_thread("layer-write", move || untar.run()) {
                 Ok(answer) => Self::Running(answer),
                 Err(error) => Self::Failed(error::no_thread("writes a layer", &error)),
             },
@@ -171,7 +171,7 @@ fn inflate(
 ) -> std::result::Result<(), InflateError> {
     let limit = context.limits.inflated(size);
     let reserve = |bytes| context.reserve_window(bytes);
-    let options = inflate::Options { reserve: &reserve, ..inflate::Options::default() };
+    let options = crate::inflate::Options { reserve: &reserve, ..crate::inflate::Options::default() };
     let mut bounded = Bounded { writer: &mut writer, left: limit, over: 0 };
     let pumped = pump(&mut intake, &mut bounded, &options, hash, found);
     let pumped = match bounded.over {
@@ -200,7 +200,7 @@ fn inflate(
 /// Returns true if the bytes up to here cannot be decoded, whichever side found that.
 fn is_undecodable(error: &InflateError, found: &StreamFindings) -> bool {
     match error {
-        InflateError::Stream(inflate::Error::Corrupt(..)) => true,
+        InflateError::Stream(crate::inflate::Error::Corrupt(..)) => true,
         InflateError::UnpackStopped => found.is_malformed.load(Ordering::Acquire),
         _ => false,
     }
@@ -209,7 +209,7 @@ fn is_undecodable(error: &InflateError, found: &StreamFindings) -> bool {
 fn pump(
     intake: &mut Intake,
     writer: &mut Bounded<'_>,
-    options: &inflate::Options<'_>,
+    options: &crate::inflate::Options<'_>,
     (hash, plain): (&TarHash, bool),
     found: &Findings,
 ) -> std::result::Result<(), InflateError> {
@@ -219,7 +219,7 @@ fn pump(
             hash.forgo();
         }
     };
-    Ok(inflate::run(intake, writer, options, &mut detected)?)
+    Ok(crate::inflate::run(intake, writer, options, &mut detected)?)
 }
 
 /// A ring that takes so many bytes at most.

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use inflate::BUFFER;
+use crate::inflate::BUFFER;
 use tokio::sync::oneshot;
 
 /// The fraction (one in so many) that only decoders' windows may use, so that streams with the usual window (8 MiB) fit

@@ -279,7 +279,7 @@ impl LayerJob {
             pouring.await?;
             (Ok(()), content.background.start(work).await.ok())
         } else {
-            let first = content.background.beside("layer", work);
+            let first = content.background.on_own_thread("layer", work);
             let first = first.map_err(|e| error::no_thread("reads a layer", &e))?;
             (pouring.await, first.await.ok())
         };
@@ -336,7 +336,7 @@ fn verdict<T>(fed: Result<()>, inflated: std::result::Result<(), InflateError>, 
             Err(error::damaged_image(&error))
         }
         (Ok(()) | Err(InflateError::UnpackStopped), Err(error)) => Err(error),
-        (Err(error @ InflateError::Stream(inflate::Error::Corrupt(..))), _) => {
+        (Err(error @ InflateError::Stream(crate::inflate::Error::Corrupt(..))), _) => {
             Err(error::damaged_image(&error::from_inflate(&error)))
         }
         (Err(error), _) => Err(error::from_inflate(&error)),
@@ -378,14 +378,14 @@ async fn pour(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::inflate::detect;
     use crate::intake::IntakeError;
-    use inflate::detect;
 
     #[test]
     fn first_failure_in_the_stream_is_reported() {
         let kind =
             |fed: Result<()>, inflated, untarred: Result<()>| verdict(fed, inflated, untarred).map_err(|e| e.kind());
-        let unsupported = || InflateError::from(inflate::Error::from(detect(b"BZh91AY").expect_err("refused")));
+        let unsupported = || InflateError::from(crate::inflate::Error::from(detect(b"BZh91AY").expect_err("refused")));
         let gone = || InflateError::Intake(IntakeError::GivenUp);
         let down = || Err(Error::new(Kind::Unavailable, "net"));
         let wrong = || Err(Error::new(Kind::InvalidArgument, "unpack"));

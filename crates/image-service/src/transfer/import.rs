@@ -207,7 +207,7 @@ impl EngineParts {
     }
 
     /// How an image is recorded, by each of its names, if the policy has nothing against one of them.
-    async fn records(self: &Arc<Self>, image: &ChosenImage, brought: &[Signature]) -> Result<Vec<NameRecord>> {
+    async fn records(self: &Arc<Self>, image: &ChosenImage, archived: &[Signature]) -> Result<Vec<NameRecord>> {
         let digest = image.has_manifest.then_some(&image.resolved);
         let mut names: Vec<Option<&Reference>> = image.names.iter().map(Some).collect();
         if names.is_empty() {
@@ -215,7 +215,7 @@ impl EngineParts {
         }
         let mut records = Vec::with_capacity(names.len());
         for name in names {
-            let signatures = self.demanded(image, name, brought).await;
+            let signatures = self.demanded(image, name, archived).await;
             let signatures = signatures.map_err(|error| error.context(format_args!("image {}", image.name)))?;
             let names = name.map(|name| record(name, digest)).unwrap_or_default();
             records.push(NameRecord { reference: name.cloned(), names, signatures });
@@ -229,12 +229,12 @@ impl EngineParts {
         self: &Arc<Self>,
         image: &ChosenImage,
         name: Option<&Reference>,
-        brought: &[Signature],
+        archived: &[Signature],
     ) -> Result<Vec<Signature>> {
         let Some(guard) = self.policy.guard(name).await? else { return Ok(Vec::new()) };
         let present = self.content.find(image.manifest.manifest.config.digest.to_string()).await?;
         let mut signatures = present.map(|image| evidence::of(&image)).unwrap_or_default();
-        signatures.extend_from_slice(brought);
+        signatures.extend_from_slice(archived);
         let digests = image.manifest.signed_digests(&image.resolved);
         guard.check_offline(&self.content.background, digests, signatures, "in the archive").await
     }

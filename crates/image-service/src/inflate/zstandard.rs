@@ -2,15 +2,15 @@
 //! Memory for a window above [`WINDOW_FREE`] is reserved before the decoder allocates it, and a window above the limit is refused. A
 //! frame must have as many bytes as its header declares: the library checks that for some inputs only. Nothing but frames may
 //! follow.
-//! Called by [`crate::run`].
+//! Called by [`super::run`].
 
 use std::io;
 
 use zstd::stream::raw::{DParameter, Decoder, Operation as _};
 
-use crate::input::Input;
-use crate::output::Output;
-use crate::stream::{Error, MemoryShare, Options, WINDOW_FREE};
+use super::input::Input;
+use super::output::Output;
+use super::stream::{Error, MemoryShare, Options, WINDOW_FREE};
 
 const NAME: &str = "the zstd stream";
 /// Magic, descriptor, window, dictionary, content size.

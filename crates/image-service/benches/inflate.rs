@@ -7,7 +7,7 @@ use std::io::{self, Write as _};
 
 use bytes::Bytes;
 use criterion::{Criterion, Throughput};
-use imagelet_inflate::{BUFFER, Options, Sink, Source, Stopped, run};
+use imagelet_image_service::inflate::{BUFFER, Options, Sink, Source, Stopped, run};
 
 /// A blob in chunks of the size that a connection gives.
 struct Chunks(Bytes);

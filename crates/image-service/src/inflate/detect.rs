@@ -1,5 +1,5 @@
 //! The compression of a blob, by its first bytes. Known but unsupported compressions are refused by name. Called by
-//! [`crate::run`], and by imports, which must declare it in a manifest.
+//! [`super::run`], and by imports, which must declare it in a manifest.
 
 /// Compression of a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::io::Write as _;
 use flate2::{Compress, Compression, FlushCompress};
 use proptest::prelude::*;
 
-use crate::tests::{Chunks, gzip, run_in};
-use crate::{BUFFER, Error, Options, Sink, Stopped, run};
+use crate::inflate::tests::{Chunks, gzip, run_in};
+use crate::inflate::{BUFFER, Error, Options, Sink, Stopped, run};
 
 /// Bytes like a layer's: runs, words that come again, numbers, noise.
 fn layer(seed: u64, parts: usize) -> Vec<u8> {

@@ -1,9 +1,9 @@
 //! The compressed bytes for the decoders: chunks without a copy, and a few bytes in one piece where a header needs them,
-//! wherever the chunks end. Called by [`crate::run`] and the decoders.
+//! wherever the chunks end. Called by [`super::run`] and the decoders.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use crate::stream::{Error, Source};
+use super::stream::{Error, Source};
 
 /// A source, and the bytes it gave that are not consumed yet.
 pub(crate) struct Input<'a> {

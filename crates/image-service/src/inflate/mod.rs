@@ -1,28 +1,27 @@
 //! Decompression of a layer's blob into its tar stream, from the chunks as they arrive straight into the reader's buffers.
-//! This crate knows no network, no disk, no async and no digest, and starts no thread. Called by image-service, on a thread
+//! Knows no network, no disk, no async and no digest, and starts no thread. Called by [`crate::unpack`] and by imports, on a thread
 //! that may block.
 //!
 //! The first bytes of a blob say how it is compressed ([`detect`]), never its media type. Gzip may have many members, zstd many
 //! frames; nothing else may follow. Anything wrong with the stream is an error, and memory grows neither with what the stream
 //! declares nor with what it holds.
-#![deny(missing_docs)]
 
 mod detect;
 #[cfg(any(test, feature = "fuzzing"))]
-pub mod fuzz;
+pub(crate) mod fuzz;
 mod gzip;
 mod input;
 mod output;
 mod stream;
 mod zstandard;
 
-pub use crate::detect::{Compression, MAGIC, Unsupported, detect};
-pub use crate::stream::{
+pub use self::detect::{Compression, MAGIC, Unsupported, detect};
+pub use self::stream::{
     BUFFER, Error, MemoryShare, Options, Reserve, Sink, Source, Stopped, WINDOW_FREE, WINDOW_LOG_MAX,
 };
 
-use crate::input::Input;
-use crate::output::Output;
+use self::input::Input;
+use self::output::Output;
 
 /// Decompresses all of `source` into `sink`. `detected` is called with the compression before the first buffer is
 /// requested. The caller reports the end to the sink's reader, after this has returned `Ok`.
@@ -52,5 +51,4 @@ pub fn run(
 }
 
 #[cfg(test)]
-#[path = "lib_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@ use std::io;
 
 use bytes::Bytes;
 
-use crate::detect::Unsupported;
+use super::detect::Unsupported;
 
 /// Recommended length in bytes of the buffers that a [`Sink`] hands out.
 pub const BUFFER: usize = 256 * 1024;
@@ -18,7 +18,7 @@ pub const WINDOW_FREE: usize = 8 * 1024 * 1024;
 
 /// Compressed bytes, in order.
 pub trait Source {
-    /// Returns the next bytes, or `None` at the end; blocks. Called on the thread that called [`run`](crate::run), and not again after an
+    /// Returns the next bytes, or `None` at the end; blocks. Called on the thread that called [`run`](super::run), and not again after an
     /// error or the end.
     fn next(&mut self) -> io::Result<Option<Bytes>>;
 }

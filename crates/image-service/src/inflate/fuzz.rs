@@ -1,17 +1,11 @@
-//! The invariants of this crate's parsers on any input: checked by libFuzzer (`fuzz/` at the top of the repository), and over the
-//! committed corpora by a test. Compiled for tests and with the feature `fuzzing` only.
+//! The invariants of the decoders on any input: checked by libFuzzer (`fuzz/` at the top of the repository), and over the committed
+//! corpora by a test. The harnesses are listed in [`crate::fuzz`].
 
 use std::io::{self, Read as _};
 
 use bytes::Bytes;
 
-use crate::{Error, MemoryShare, Options, Sink, Source, Stopped, run};
-
-/// A harness and its name.
-pub type Harness = (&'static str, fn(&[u8]));
-
-/// The harnesses by name. Each panics where a parser breaks an invariant.
-pub const HARNESSES: &[Harness] = &[("gzip", gzip), ("zstd", zstd)];
+use crate::inflate::{Error, MemoryShare, Options, Sink, Source, Stopped, run};
 
 /// Bytes of output after which a harness stops reading.
 const MOST: usize = 1 << 20;
@@ -52,7 +46,7 @@ fn inflate(bytes: &[u8], chunk: usize, options: &Options<'_>) -> (Vec<u8>, Resul
 }
 
 /// The same bytes or an error, however the stream is cut, and no other bytes than another reader finds.
-fn gzip(bytes: &[u8]) {
+pub(crate) fn gzip(bytes: &[u8]) {
     let bytes = &[&[0x1f, 0x8b], bytes].concat()[..];
     let options = Options::default();
     let (out, ended) = inflate(bytes, bytes.len(), &options);
@@ -74,7 +68,7 @@ fn gzip(bytes: &[u8]) {
 }
 
 /// The same bytes however the stream is cut, and those that another reader of it finds.
-fn zstd(bytes: &[u8]) {
+pub(crate) fn zstd(bytes: &[u8]) {
     let bytes = &[&[0x28, 0xb5, 0x2f, 0xfd], bytes].concat()[..];
     // A window of hundreds of megabytes would only take the fuzzer's memory.
     let small = Options { reserve: &reserve_at_most_the_limit, window_log_max: 20 };
@@ -92,14 +86,4 @@ fn zstd(bytes: &[u8]) {
         let read = zstd::stream::read::Decoder::with_buffer(slowly).and_then(|mut all| all.read_to_end(&mut theirs));
         assert!(read.is_ok() && theirs == out, "the library reads other bytes");
     }
-}
-
-#[cfg(test)]
-#[path = "../../../fuzz/replay.rs"]
-mod replay;
-
-#[cfg(test)]
-#[test]
-fn corpora_are_replayed() {
-    replay::replay(HARNESSES);
 }

@@ -1,7 +1,7 @@
 //! The reader's buffers, filled one after the other. A buffer is requested when there is something to write, and handed
-//! over when it is full. Called by [`crate::run`] and the decoders.
+//! over when it is full. Called by [`super::run`] and the decoders.
 
-use crate::stream::{Sink, Stopped};
+use super::stream::{Sink, Stopped};
 
 /// A sink and its buffer that is being filled.
 pub(crate) struct Output<'a> {

@@ -1,14 +1,14 @@
 //! Gzip (RFC 1952): members one after the other, each with its header, a deflate stream, and its CRC and length. Nothing else
 //! may stand between or after them: neither garbage nor zeros, which Go's reader, and so containerd without helper
-//! programs, refuses as well. zlib-rs decompresses from the input straight into the room of the output. Called by [`crate::run`].
+//! programs, refuses as well. zlib-rs decompresses from the input straight into the room of the output. Called by [`super::run`].
 
 use std::io;
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-use crate::input::Input;
-use crate::output::Output;
-use crate::stream::Error;
+use super::input::Input;
+use super::output::Output;
+use super::stream::Error;
 
 const STREAM: &str = "the gzip stream";
 
@@ -51,7 +51,7 @@ fn header(input: &mut Input<'_>) -> Result<(), Error> {
     }
     let Some(&[_, _, _, flags, ..]) = head.first_chunk::<10>() else { return Err(cut_off()) };
     if flags & RESERVED != 0 {
-        return Err(damaged("its header has flags that nobody knows"));
+        return Err(damaged("its header has unknown flags"));
     }
     skip(input, 10, &mut crc)?;
     if flags & EXTRA != 0 {
