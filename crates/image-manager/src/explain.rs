@@ -12,8 +12,8 @@ use crate::credential_lookup::CredentialLookup;
 use crate::manager::status_spec;
 use crate::requested_image::RequestedImage;
 use crate::{
-    Access, Cause, Decision, Doubt, EnsureImageError, EnsureImageRequest, Grant, ImageManager, Presence, PullPolicy,
-    decide,
+    Access, AccessUnverified, Cause, Decision, EnsureImageError, EnsureImageRequest, Grant, ImageManager, Presence,
+    PullPolicy, decide,
 };
 
 /// The decision for a request, with its reason.
@@ -93,7 +93,9 @@ impl ImageManager {
         let access = match (&self.records, &explanation.presence) {
             (Some(records), Presence::Present { image_ref }) => {
                 match records.peek(&request.image, image_ref, async || candidates.clone()).await {
-                    Err(_) if request.policy == PullPolicy::Never => Access::MustVerify(Doubt::NoMatchingCredential),
+                    Err(_) if request.policy == PullPolicy::Never => {
+                        Access::MustVerify(AccessUnverified::NoMatchingCredential)
+                    }
                     access => access?,
                 }
             }

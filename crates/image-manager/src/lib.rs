@@ -39,7 +39,9 @@ pub use credentials::{Origin, PullSecret, ServiceAccount};
 pub use backoff::{BackoffEntry, BackoffOptions, BackoffSelector};
 pub use cause::Cause;
 pub use clock::{Clock, WallClock};
-pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
+pub use decide::{
+    Access, AccessUnverified, Decision, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide,
+};
 pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, Recorders, RingRecorder};
 pub use explain::{BackoffExplanation, Explanation};

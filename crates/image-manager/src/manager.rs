@@ -20,7 +20,7 @@ use crate::outcome::Outcome;
 use crate::pull::{Mark, Puller};
 use crate::requested_image::{RequestedImage, sent_name};
 use crate::{
-    Access, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, Doubt, EnsureImageError,
+    Access, AccessUnverified, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, EnsureImageError,
     EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options,
     Presence, PullPolicy, PullRecords, PullerOptions, RefuseReason, RegistryFingerprint, decide,
 };
@@ -320,7 +320,7 @@ impl ImageManager {
         match access {
             Err(error) if request.policy == PullPolicy::Never => {
                 tracing::warn!(image = request.image, error = error.message(), "cannot look up who may have the image");
-                Ok(Access::MustVerify(Doubt::NoMatchingCredential))
+                Ok(Access::MustVerify(AccessUnverified::NoMatchingCredential))
             }
             access => access,
         }

@@ -35,7 +35,7 @@ pub(crate) struct Content {
 }
 
 /// Number of commits at some time: while it is unchanged, the store has no new layers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct CommitMark(u64);
 
 /// Settings of the content of an engine.

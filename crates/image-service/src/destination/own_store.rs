@@ -139,7 +139,7 @@ impl OwnStoreWriter {
             commit.annotations = evidence::merged(before.as_ref(), &new.signatures);
             let provenance = before.as_ref().map(Provenance::of).unwrap_or_default();
             provenance.and(new.origin.clone(), verified).write(&mut commit.annotations);
-            // The policy of this moment decides, not the one at the begin of the pull.
+            // The policy of this moment decides, not the one from the start of the pull.
             let result = check.run_blocking().map(|()| content.store.commit_image(&lease, commit));
             if let Ok(Ok(image)) = &result {
                 content.hints.add(image);

@@ -42,7 +42,7 @@ pub(super) struct Assembler<'a> {
     pub(super) events: LayerEventSender,
 }
 
-/// What an assembler knows of the layers.
+/// The phase of an assembly.
 enum Phase<'a> {
     /// The config is being fetched; only early layers may be fetched.
     Planning { plan: BoxFuture<'a, Result<Plan>>, early: EarlyFetch, _unresolved: Option<UnresolvedPull> },

@@ -130,3 +130,64 @@ pub(super) fn sort(blobs: &[LayerBlob], queue: &mut VecDeque<usize>) {
     };
     queue.make_contiguous().sort_by_key(rank);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::destination::image::{PresentLayer, chain};
+
+    fn descriptor(name: &str, size: u64) -> Descriptor {
+        Descriptor::new("", Digest::sha256(name.as_bytes()), size)
+    }
+
+    fn digests(blobs: &[LayerBlob]) -> Vec<(Digest, Vec<usize>)> {
+        blobs.iter().map(|blob| (blob.descriptor.digest.clone(), blob.places.clone())).collect()
+    }
+
+    #[test]
+    fn each_missing_blob_is_listed_once_with_its_places() {
+        let layers = [descriptor("a", 1), descriptor("b", 2), descriptor("a", 1)];
+        let (a, b) = (layers[0].digest.clone(), layers[1].digest.clone());
+        let none = |_: &Digest| false;
+        let all = blobs_of(&layers, &Origin::Archive, None, none);
+        assert_eq!(digests(&all), [(a.clone(), vec![0, 2]), (b.clone(), vec![1])]);
+
+        let diff_ids = ["da", "db", "da"].map(|text| Digest::sha256(text.as_bytes()));
+        let chain = chain(&diff_ids);
+        let present = vec![None, Some(PresentLayer::Runtime { diff_id: diff_ids[1].clone() }), None];
+        let plan = Plan { config: bytes::Bytes::new(), chain, present, commits: crate::content::CommitMark::default() };
+        let missing = blobs_of(&layers, &Origin::Archive, Some(&plan), none);
+        assert_eq!(digests(&missing), [(a.clone(), vec![0, 2])]);
+        assert_eq!(missing[0].diff_id.as_ref(), Some(&diff_ids[0]));
+        // A chain that needs the layer alone does not share the blob's other places.
+        let top = plan.chain[2].chain_id.clone();
+        let exclusive = blobs_of(&layers, &Origin::Archive, Some(&plan), |id| *id == top);
+        assert_eq!(digests(&exclusive), [(a.clone(), vec![0]), (a, vec![2])]);
+    }
+
+    #[test]
+    fn big_blobs_are_first_and_small_ones_from_the_lowest_up() {
+        let layers =
+            [descriptor("s1", 10), descriptor("big", SMALL + 1), descriptor("s2", 20), descriptor("huge", SMALL * 2)];
+        let blobs = blobs_of(&layers, &Origin::Archive, None, |_| false);
+        let mut queue: VecDeque<usize> = (0..blobs.len()).collect();
+        sort(&blobs, &mut queue);
+        assert_eq!(queue, [3, 1, 0, 2]);
+        assert_eq!([blobs[0].weight(), blobs[1].weight()], [1, WEIGHT]);
+    }
+
+    #[test]
+    fn results_of_superseded_attempts_are_recognised() {
+        let mut blob = blobs_of(&[descriptor("a", 1)], &Origin::Archive, None, |_| false).remove(0);
+        let first = blob.begin();
+        let stop = blob.stop.clone();
+        assert!(blob.is_current(first));
+        blob.supersede();
+        assert!(stop.is_cancelled() && !blob.stop.is_cancelled(), "only the first attempt is stopped");
+        assert!(!blob.is_current(first), "queued");
+        let second = blob.begin();
+        assert!(blob.is_current(second) && !blob.is_current(first));
+        blob.state = BlobState::Unneeded;
+        assert!(!blob.is_current(second));
+    }
+}

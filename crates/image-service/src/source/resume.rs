@@ -339,7 +339,7 @@ impl Chunks for ResumableBlob {
         let Some(mut bytes) = remote.next().await? else { return Ok(None) };
         let now = Instant::now();
         if let Some(from) = self.back_from {
-            // Not beyond the begin of the spool.
+            // Not beyond the start of the spool.
             bytes.truncate(usize::try_from(from - self.at).unwrap_or(usize::MAX));
         } else if self.spool.is_some() {
             self.write(&bytes).await;

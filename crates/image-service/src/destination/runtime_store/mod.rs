@@ -215,7 +215,7 @@ impl ImageWriter for RuntimeStoreWriter {
                 self.deposit.write_blob(blob.digest(), file, &self.reference).await?;
             }
         }
-        // The policy of this moment decides, not the one at the begin of the pull.
+        // The policy of this moment decides, not the one from the start of the pull.
         check.run(background).await?;
         let documents = self.documents(&layers.config, None);
         // The ID first: no name leads to an image that the runtime cannot decode.
