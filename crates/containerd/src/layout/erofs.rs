@@ -6,7 +6,8 @@ use std::path::Path;
 use cri_api::engine::LayerShape;
 use cri_api::engine::runtime_store::{Destination, LowerLayer};
 
-use super::{SnapshotLayout, is_overlay, move_durably, overlayfs, writable_directory, wrong_destination};
+use super::overlayfs;
+use super::snapshot_layout::{SnapshotLayout, is_overlay, move_durably, writable_directory, wrong_destination};
 use crate::Mount;
 
 /// Marker of the snapshotter, in the directory of each of its snapshots.

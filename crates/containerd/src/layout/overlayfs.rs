@@ -8,7 +8,7 @@ use cri_api::engine::LayerShape;
 use cri_api::engine::runtime_store::{Destination, LowerLayer};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
-use super::{SnapshotLayout, is_overlay, move_durably, writable_directory, wrong_destination};
+use super::snapshot_layout::{SnapshotLayout, is_overlay, move_durably, writable_directory, wrong_destination};
 use crate::Mount;
 
 /// The snapshotter overlayfs.

@@ -1,6 +1,12 @@
 //! Mounts as containerd 1.6, 2.1 and 2.3 answer them.
 
+use std::io;
+use std::path::Path;
+
+use cri_api::engine::runtime_store::{Destination, LowerLayer};
+
 use super::*;
+use crate::Mount;
 
 fn mount(kind: &str, source: &str, options: &[&str]) -> Mount {
     let options = options.iter().map(|&option| option.to_owned()).collect();

@@ -1,5 +1,5 @@
 //! Pulls an image by its name: one job per image, credential and platform at a time, which callers that arrive while it runs join.
-//! [`image_job`] takes an image from its name to its destination; imports start at a chosen manifest. [`assembler`] gets the
+//! [`image_job`] takes an image from its name to its destination; imports start at a chosen manifest. [`run`] gets the
 //! layers of an image, [`layer_job`] one layer. Called by the image service's calls.
 
 pub(crate) mod choose;
@@ -10,7 +10,9 @@ mod assembler;
 mod blob;
 mod layer_job;
 mod plan;
+mod planning;
 mod present;
+mod run;
 mod wait;
 
 use std::sync::Arc;

@@ -96,6 +96,12 @@ impl Assembler<'_> {
         (led, wait.for_layer(joined, other))
     }
 
+    /// Returns the diff ID by which another blob may provide the layer of this one. If blobs are kept, the blob itself is needed.
+    pub(super) fn shared_diff_id<'b>(&self, blob: &'b LayerBlob) -> Option<&'b Digest> {
+        let may_share = !blob.own_only && blob.key.only_for.is_none() && !self.parts.content.keeps_blobs;
+        blob.diff_id.as_ref().filter(|_| may_share)
+    }
+
     /// Returns the jobs in flight, and those whose layers wait for a commit, that unpack the blob of this key in the same way, and
     /// that this pull may join at once or after a request.
     pub(super) fn jobs_like(&self, key: &LayerKey) -> impl Iterator<Item = LayerKey> {

@@ -197,7 +197,8 @@ impl ImageWriter for RuntimeStoreWriter {
         let documents = async {
             self.deposit.write_documents(&self.documents(&config, top.as_ref())).await.map_err(WriteError::Failed)
         };
-        let stack = Stack::new(&self.destination, &self.deposit, &self.image, chain, present);
+        let RuntimeStoreDestination { content, database_turn, .. } = &self.destination;
+        let stack = Stack::new((content, database_turn), &self.deposit, &self.image, chain, present);
         match futures::try_join!(documents, stack.write(events))? {
             ((), true) => Ok(()),
             // An image without all of its layers could not start.

@@ -8,10 +8,11 @@ use cri_api::engine::runtime_store::{Deposit, LayerFacts, LowerLayer, OpenSlot, 
 use cri_api::{Error, Kind, Result};
 use oci::Digest;
 use store::{Lower, Store};
+use tokio::sync::Mutex;
 
-use super::{LayerEvent, LayerEvents, NewImage, RuntimeStoreDestination, WriteError};
 use crate::content::Content;
-use crate::destination::image::{ChainLink, PresentLayer};
+use crate::destination::image::{ChainLink, NewImage, PresentLayer};
+use crate::destination::{LayerEvent, LayerEvents, WriteError};
 use crate::error;
 use crate::in_flight::ReadyLayer;
 use crate::origin::SharedContent;
@@ -32,7 +33,9 @@ enum StackPiece {
 
 /// The layers of an image that are being put into a runtime's store.
 pub(super) struct Stack<'a> {
-    destination: &'a RuntimeStoreDestination,
+    content: &'a Content,
+    /// Held while layers are put into the runtime's store.
+    database_turn: &'a Mutex<()>,
     deposit: &'a Arc<dyn Deposit>,
     image: &'a NewImage,
     chain: Vec<ChainLink>,
@@ -45,18 +48,14 @@ pub(super) struct Stack<'a> {
 
 impl<'a> Stack<'a> {
     pub(super) fn new(
-        destination: &'a RuntimeStoreDestination,
+        (content, database_turn): (&'a Content, &'a Mutex<()>),
         deposit: &'a Arc<dyn Deposit>,
         image: &'a NewImage,
         chain: Vec<ChainLink>,
         present: Vec<Option<PresentLayer>>,
     ) -> Self {
         let pieces = present.into_iter().map(|layer| layer.map(StackPiece::Present)).collect();
-        Self { destination, deposit, image, chain, pieces, done: 0, lower: None }
-    }
-
-    fn content(&self) -> &Content {
-        &self.destination.content
+        Self { content, database_turn, deposit, image, chain, pieces, done: 0, lower: None }
     }
 
     /// Puts all layers into the store as they become ready. Returns false if the events end before all layers are ready.
@@ -88,7 +87,7 @@ impl<'a> Stack<'a> {
     /// layers that are already durable are put, unless a sync costs next to nothing.
     fn next(&self) -> (usize, bool) {
         let ready = self.pieces[self.done..].iter().take_while(|piece| piece.is_some()).count();
-        let store = &self.content().store;
+        let store = &self.content.store;
         if self.done + ready == self.pieces.len() || store.unsynced_bytes().is_some_and(|bytes| bytes <= CHEAP_SYNC) {
             return (ready, true);
         }
@@ -106,7 +105,7 @@ impl<'a> Stack<'a> {
             LayerEvent::Present { place, layer } => self.pieces[place] = Some(StackPiece::Present(layer)),
             // The pull refuses a layer with another diff ID than the config's.
             LayerEvent::Ready { place, layer } if layer.diff_id == self.chain[place].diff_id => {
-                self.pieces[place] = Some(StackPiece::New(layer, self.content().store.sync_mark()));
+                self.pieces[place] = Some(StackPiece::New(layer, self.content.store.sync_mark()));
             }
             LayerEvent::Ready { .. } => {}
         }
@@ -121,8 +120,8 @@ impl<'a> Stack<'a> {
     /// Puts the next layers into the store: fits them to the layers below, syncs once, then moves and commits one after the other.
     async fn put_next(&mut self, count: usize, sync: bool) -> Written<()> {
         // The layers of two pulls would only wait for each other, and one that both need is moved by one of them.
-        let destination = self.destination;
-        let _turn = destination.database_turn.lock().await;
+        let (content, database_turn) = (self.content, self.database_turn);
+        let _turn = database_turn.lock().await;
         let places = self.done..self.done + count;
         let new: Vec<usize> =
             places.clone().filter(|&place| matches!(self.pieces[place], Some(StackPiece::New(..)))).collect();
@@ -136,12 +135,12 @@ impl<'a> Stack<'a> {
             self.put_one(place).await?;
             self.done = place + 1;
         }
-        destination.content.committed();
+        content.committed();
         Ok(())
     }
 
     async fn make_durable(&self) -> Result<()> {
-        self.content().on_store(Store::make_durable).await
+        self.content.on_store(Store::make_durable).await
     }
 
     /// Gives the directories of a layer the attributes that they take over from the layers below.
@@ -154,7 +153,7 @@ impl<'a> Stack<'a> {
         let below = self.below(place).await?;
         let chain_id = self.chain[place].chain_id.clone();
         // A layer that was moved in the meantime may have been moved for this very chain.
-        self.content().on_store(move |_| layer.fit_on(&chain_id, &below)).await?;
+        self.content.on_store(move |_| layer.fit_on(&chain_id, &below)).await?;
         Ok(())
     }
 
@@ -243,7 +242,7 @@ impl<'a> Stack<'a> {
                 return Err(self.taken(layer.chain_id));
             }
             facts.is_independent = true;
-            if self.content().sharing == SharedContent::Verified {
+            if self.content.sharing == SharedContent::Verified {
                 facts.blob = self.image.chosen.manifest.layers.get(place).map(|layer| layer.digest.clone());
             }
         }
@@ -253,7 +252,7 @@ impl<'a> Stack<'a> {
     /// Moves the files of a new layer into its slot. Returns false if another chain has taken them.
     async fn hand_over(&self, ready: &ReadyLayer, slot: &OpenSlot) -> Result<bool> {
         let (deposit, layer, slot) = (Arc::clone(self.deposit), ready.layer(), slot.clone());
-        self.content().on_store(move |_| layer.hand_over(|files| deposit.place(files, &slot))).await
+        self.content.on_store(move |_| layer.hand_over(|files| deposit.place(files, &slot))).await
     }
 
     /// Links the files of the same layer on another chain. Returns false if there is none, or no link can be made.
@@ -265,7 +264,7 @@ impl<'a> Stack<'a> {
         let Some(from) = self.lower_layers(&chain_id).await?.into_iter().next() else { return Ok(false) };
         let (deposit, slot) = (Arc::clone(self.deposit), slot.clone());
         let link = move |store: &Store| store.link_layer(&from, |files| deposit.place(files, &slot));
-        self.content().on_store(link).await
+        self.content.on_store(link).await
     }
 
     /// Returns the error for a layer whose files another image has taken.
