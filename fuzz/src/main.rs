@@ -14,7 +14,6 @@ const ALL: &[&[(&str, Harness)]] = &[
     erofs::testing::HARNESSES,
     image_manager::fuzz::HARNESSES,
     image_service::fuzz::HARNESSES,
-    inflate::fuzz::HARNESSES,
     oci::fuzz::HARNESSES,
     registry::fuzz::HARNESSES,
     signature::fuzz::HARNESSES,

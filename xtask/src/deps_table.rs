@@ -92,13 +92,6 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
-        package: "imagelet-inflate",
-        third_party: Some(&["bytes", "crc32fast", "flate2", "thiserror", "zstd"]),
-        never_reaches: IO,
-        reason: "inflate turns bytes into bytes: no network, no disk, no async, no digest",
-        ..ALONE
-    },
-    Border {
         package: "imagelet-erofs",
         third_party: Some(&["thiserror"]),
         never_reaches: IO,
@@ -134,7 +127,6 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
-            "imagelet-inflate",
             "imagelet-registry",
             "imagelet-signature",
             "imagelet-store",

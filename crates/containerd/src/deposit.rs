@@ -5,26 +5,24 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use base::lock::Mutex;
-use cri_api::engine::runtime_store::{
-    Deposit, Destination, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer,
-};
+use cri_api::engine::runtime_store::{Deposit, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer};
 use oci::{Digest, Reference};
-use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
-use crate::destination::lower_layers;
 use crate::labels::{self, blob_source};
-use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, Snapshotter, destination};
+use crate::layout::SnapshotLayout;
+use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, Snapshotter};
 
 /// An image on its way into containerd's store.
 #[derive(Debug)]
 pub struct ContainerdDeposit {
     lease: Lease,
     snapshotter: Snapshotter,
+    layout: &'static dyn SnapshotLayout,
     /// Number of the next snapshot that is made to look at, or to hold another one.
     next: AtomicU64,
     /// Guards the records that were written, each with the one that it replaced.
@@ -32,10 +30,10 @@ pub struct ContainerdDeposit {
 }
 
 impl ContainerdDeposit {
-    /// An image whose parts this lease holds until its records are there.
+    /// Makes the deposit of an image whose parts this lease holds until its records are written.
     #[must_use]
-    pub fn new(lease: Lease, snapshotter: Snapshotter) -> Self {
-        Self { lease, snapshotter, next: AtomicU64::new(0), written: Mutex::default() }
+    pub fn new(lease: Lease, snapshotter: Snapshotter, layout: &'static dyn SnapshotLayout) -> Self {
+        Self { lease, snapshotter, layout, next: AtomicU64::new(0), written: Mutex::default() }
     }
 
     fn own_key(&self) -> String {
@@ -49,7 +47,7 @@ impl ContainerdDeposit {
         let labels = labels::of_layer(layer, &LayerFacts::default());
         Ok(match self.lease.prepare(name, &key, &parent, &chain, labels).await? {
             Prepared::Present => Slot::Present,
-            Prepared::Active(mounts) => match destination(&mounts, Path::exists) {
+            Prepared::Active(mounts) => match self.layout.destination(&mounts, &Path::exists) {
                 Ok(destination) => Slot::Open(OpenSlot { key, destination }),
                 Err(reason) => {
                     self.lease.remove_snapshot(name, &key).await?;
@@ -96,11 +94,11 @@ impl ContainerdDeposit {
         Ok(())
     }
 
-    async fn lower_layers_of_chain(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
+    async fn look_at(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
         let (name, chain, key) = (&self.snapshotter.name, chain_id.to_string(), self.own_key());
         let mounts = self.lease.view(name, &key, &chain).await?;
         self.lease.remove_snapshot(name, &key).await?;
-        lower_layers(&mounts).ok_or_else(|| {
+        self.layout.lower_layers(&mounts).ok_or_else(|| {
             let message = format!("unsupported mounts: {mounts:?}");
             Error::new(ErrorKind::Invalid, "Snapshots.View", &chain, message)
         })
@@ -145,7 +143,7 @@ impl Deposit for ContainerdDeposit {
     }
 
     fn place(&self, layer: &Path, slot: &OpenSlot) -> io::Result<()> {
-        move_into(layer, &slot.destination)
+        self.layout.place(layer, &slot.destination)
     }
 
     async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> cri_api::Result<()> {
@@ -161,7 +159,7 @@ impl Deposit for ContainerdDeposit {
     }
 
     async fn lower_layers(&self, chain_id: &Digest) -> cri_api::Result<Vec<LowerLayer>> {
-        Ok(self.lower_layers_of_chain(chain_id).await?)
+        Ok(self.look_at(chain_id).await?)
     }
 
     async fn independent_layers(&self) -> cri_api::Result<BTreeMap<Digest, Digest>> {
@@ -206,45 +204,4 @@ impl Deposit for ContainerdDeposit {
     async fn end(&self) -> cri_api::Result<()> {
         Ok(self.lease.delete(false).await?)
     }
-}
-
-/// Moves an unpacked layer to its destination in a prepared snapshot, and makes the move durable; the files must be durable
-/// already. The root gets the owner 0:0, the mode 0755 and no extended attributes but those of overlayfs, as containerd's own unpacking
-/// leaves it, which passes over what a layer says of its root: it becomes the root of containers. Both lie on one file system. Blocks.
-///
-/// # Errors
-/// The move failed; the destination is not empty; the destination is not on the file system of the layer.
-pub fn move_into(layer: &Path, destination: &Destination) -> io::Result<()> {
-    let to: &PathBuf = match destination {
-        Destination::Directory(to) => {
-            reset_root_attributes(layer)?;
-            to
-        }
-        Destination::ErofsFile(to) => to,
-        Destination::Present => return Ok(()),
-    };
-    rustix::fs::rename(layer, to)?;
-    let parent = to.parent().ok_or_else(|| io::Error::other(format!("{} has no parent", to.display())))?;
-    File::open(parent)?.sync_all()
-}
-
-/// Durably gives the root of a layer the attributes of a snapshot's root: owner, mode, and no extended attributes of the layer. Those of security modules are the machine's own.
-fn reset_root_attributes(root: &Path) -> io::Result<()> {
-    let found = rustix::fs::lstat(root)?;
-    let mut is_changed = false;
-    if (found.st_uid, found.st_gid, found.st_mode & 0o7777) != (0, 0, 0o755) {
-        rustix::fs::chownat(CWD, root, Some(Uid::ROOT), Some(Gid::ROOT), AtFlags::SYMLINK_NOFOLLOW)?;
-        rustix::fs::chmod(root, Mode::from_raw_mode(0o755))?;
-        is_changed = true;
-    }
-    let mut names = vec![0; 1 << 16];
-    let length = rustix::fs::llistxattr(root, &mut names[..])?;
-    for name in names[..length].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-        let of_the_layer = name.starts_with(b"user.") || name.starts_with(b"trusted.") || name.starts_with(b"system.");
-        if of_the_layer && !name.starts_with(b"trusted.overlay.") {
-            rustix::fs::lremovexattr(root, name)?;
-            is_changed = true;
-        }
-    }
-    if is_changed { File::open(root)?.sync_all() } else { Ok(()) }
 }

@@ -103,19 +103,19 @@ impl Error {
 impl From<Error> for cri_api::Error {
     fn from(error: Error) -> Self {
         let message = error.to_string();
-        let told = |kind| Self::new(kind, message.clone());
+        let of_kind = |kind| Self::new(kind, message.clone());
         if is_disk_full(&error.message) {
-            return told(Kind::ResourceExhausted).with_reason(Reason::DiskFull);
+            return of_kind(Kind::ResourceExhausted).with_reason(Reason::DiskFull);
         }
         match error.kind {
-            ErrorKind::Unavailable => told(Kind::Unavailable).with_reason(Reason::Unreachable),
-            ErrorKind::TimedOut => told(Kind::DeadlineExceeded).with_reason(Reason::Deadline),
+            ErrorKind::Unavailable => of_kind(Kind::Unavailable).with_reason(Reason::Unreachable),
+            ErrorKind::TimedOut => of_kind(Kind::DeadlineExceeded).with_reason(Reason::Deadline),
             ErrorKind::NotFound
             | ErrorKind::AlreadyExists
             | ErrorKind::InUse
             | ErrorKind::Invalid
             | ErrorKind::Unimplemented
-            | ErrorKind::Failed => told(Kind::Internal),
+            | ErrorKind::Failed => of_kind(Kind::Internal),
         }
     }
 }

@@ -18,6 +18,7 @@ use jiff::{SignedDuration, Timestamp};
 use oci::Digest;
 
 use crate::decodable::undecodable;
+use crate::layout::{SnapshotLayout, layout_of};
 use crate::{CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, Labels, Result, SnapshotKind, Snapshotter};
 use crate::{handlers, labels};
 
@@ -110,10 +111,8 @@ impl FindRuntimeStore for Finder {
             Ok(snapshotter) => snapshotter,
             Err(reason) => return unsuited(reason),
         };
-        let shape = match snapshotter.name.as_str() {
-            "overlayfs" => LayerShape::Dir,
-            "erofs" => LayerShape::Erofs,
-            other => return unsuited(format!("containerd's snapshotter is {other}")),
+        let Some(layout) = layout_of(&snapshotter.name) else {
+            return unsuited(format!("containerd's snapshotter is {}", snapshotter.name));
         };
         if let Some(error) = &snapshotter.error {
             return unsuited(format!("containerd's snapshotter {} does not work: {error}", snapshotter.name));
@@ -131,7 +130,7 @@ impl FindRuntimeStore for Finder {
             runtime: Arc::clone(&self.runtime),
             workshop: root.join(WORKSHOP),
             snapshotter,
-            shape,
+            layout,
             next: AtomicU64::new(0),
         };
         Ok(StoreDetection::Fillable(Arc::new(store)))
@@ -143,7 +142,7 @@ pub struct ContainerdStore {
     client: Client,
     runtime: Arc<dyn RuntimeService>,
     snapshotter: Snapshotter,
-    shape: LayerShape,
+    layout: &'static dyn SnapshotLayout,
     workshop: PathBuf,
     /// Number of the next lease.
     next: AtomicU64,
@@ -170,7 +169,7 @@ impl ContainerdStore {
             (labels::BEGUN.to_owned(), now.as_second().to_string()),
         ]);
         let lease = self.client.create_lease(id, &expires, labels).await?;
-        Ok(ContainerdDeposit::new(lease, self.snapshotter.clone()))
+        Ok(ContainerdDeposit::new(lease, self.snapshotter.clone(), self.layout))
     }
 }
 
@@ -185,7 +184,7 @@ impl RuntimeStore for ContainerdStore {
     }
 
     fn shape(&self) -> LayerShape {
-        self.shape
+        self.layout.shape()
     }
 
     fn new_id(&self) -> String {

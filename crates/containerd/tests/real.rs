@@ -11,8 +11,8 @@ use cri_api::engine::runtime_store::{
     Deposit as _, Destination, Document, Documents, LayerFacts, OpenSlot, Slot, StackedLayer,
 };
 use imagelet_containerd::{
-    CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, ImageRecord, Labels, Prepared, SnapshotKind, destination,
-    move_into,
+    CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, ImageRecord, Labels, Prepared, SnapshotKind, SnapshotLayout,
+    layout_of,
 };
 use oci::{Digest, Reference};
 
@@ -91,10 +91,14 @@ fn labels(of: &[(&str, &str)]) -> Labels {
     of.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 
+fn layout() -> &'static dyn SnapshotLayout {
+    layout_of(SNAPSHOTTER).expect("a layout")
+}
+
 /// The directory of a snapshot that is to be filled.
 fn directory(prepared: Prepared) -> PathBuf {
     let Prepared::Active(mounts) = prepared else { panic!("to be filled: {prepared:?}") };
-    match destination(&mounts, Path::exists) {
+    match layout().destination(&mounts, &Path::exists) {
         Ok(Destination::Directory(directory)) => directory,
         other => panic!("{other:?}"),
     }
@@ -323,13 +327,13 @@ async fn image_of_moved_layers_starts() {
     };
 
     let lease = client.create_lease("imagelet-9", "2100-01-01T00:00:00Z", Labels::new()).await.expect("created");
-    let deposit = ContainerdDeposit::new(lease, overlayfs.clone());
+    let deposit = ContainerdDeposit::new(lease, overlayfs.clone(), layout());
     deposit.write_documents(&documents).await.expect("documents");
     let slot = open(&deposit, lower).await;
-    move_into(&ours.join("1"), &slot.destination).expect("moved");
+    layout().place(&ours.join("1"), &slot.destination).expect("moved");
     deposit.commit(&slot, lower, &LayerFacts::default()).await.expect("committed");
     let slot = open(&deposit, upper).await;
-    move_into(&ours.join("2"), &slot.destination).expect("moved");
+    layout().place(&ours.join("2"), &slot.destination).expect("moved");
     deposit.commit(&slot, upper, &LayerFacts::default()).await.expect("committed");
     assert_eq!(deposit.open(upper).await.expect("a slot"), Slot::Present);
     for name in [&Digest::sha256(config.as_bytes()).to_string(), IMAGE] {

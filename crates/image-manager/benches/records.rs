@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use credentials::{Candidate, SecretCoordinates, Source};
 use criterion::{Criterion, criterion_group, criterion_main};
-use imagelet_image_manager::{Access, Doubt, Grant, PullRecords, RecordsOptions};
+use imagelet_image_manager::{Access, AccessUnverified, Grant, PullRecords, RecordsOptions};
 use jiff::Timestamp;
 use oci::{Digest, RegistryAuth};
 use rustix::time::{ClockId, clock_gettime};
@@ -113,7 +113,7 @@ fn benches(c: &mut Criterion) {
             (
                 "refused to a stranger",
                 &|i| ask(&records, &refs[i], &stranger),
-                Access::MustVerify(Doubt::NoMatchingCredential),
+                Access::MustVerify(AccessUnverified::NoMatchingCredential),
             ),
             ("never pulled", &|_| ask(&records, "sha256:none", &stranger), Access::Granted(Grant::Preloaded)),
         ];

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use credentials::{Candidate, Keyring, KeyringError, Note, Requester};
 
+use crate::requested_image::RequestedImage;
 use crate::{EnsureImageError, EnsureImageRequest};
 
 /// The credentials of one request.
@@ -12,7 +13,7 @@ pub(crate) struct CredentialLookup<'a> {
     keyring: Option<&'a Keyring>,
     request: &'a EnsureImageRequest,
     /// The name that is pulled.
-    image: &'a str,
+    image: &'a RequestedImage,
     requester: Option<Requester>,
     found: Option<Result<ResolvedCredentials, Arc<KeyringError>>>,
 }
@@ -27,12 +28,16 @@ pub(crate) struct ResolvedCredentials {
 }
 
 impl<'a> CredentialLookup<'a> {
-    pub(crate) fn new(keyring: Option<&'a Keyring>, request: &'a EnsureImageRequest, image: &'a str) -> Self {
+    pub(crate) fn new(
+        keyring: Option<&'a Keyring>,
+        request: &'a EnsureImageRequest,
+        image: &'a RequestedImage,
+    ) -> Self {
         Self { keyring, request, image, requester: None, found: None }
     }
 
     /// The name that is pulled.
-    pub(crate) fn image(&self) -> &'a str {
+    pub(crate) fn image(&self) -> &'a RequestedImage {
         self.image
     }
 
@@ -48,7 +53,7 @@ impl<'a> CredentialLookup<'a> {
                 Some(keyring) => {
                     let requester = requester(&mut self.requester, self.request);
                     // Boxed, so that requests which need no credential do not carry the room for a look-up.
-                    Box::pin(keyring.candidates(self.image, requester)).await
+                    Box::pin(keyring.candidates(&self.image.sent, requester)).await
                 }
                 None => Ok(credentials::Candidates::default()),
             };

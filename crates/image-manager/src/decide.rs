@@ -25,7 +25,7 @@ pub enum Access {
     /// The pod may use the image.
     Granted(Grant),
     /// The registry has to decide: nothing on the node proves that this pod may use the image.
-    MustVerify(Doubt),
+    MustVerify(AccessUnverified),
 }
 
 /// Why a pod may use an image that is already present.
@@ -47,7 +47,7 @@ pub enum Grant {
 
 /// Why nothing on the node proves that a pod may use an image that is already present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
+pub enum AccessUnverified {
     /// There is no record of its pull, and the policy demands proof.
     NoRecord,
     /// Recorded under other names only.
@@ -89,7 +89,7 @@ pub enum PullReason {
     /// The image is not known to be present.
     NotPresent,
     /// The image is present, but the registry has to say if this pod may use it.
-    MustVerify(Doubt),
+    MustVerify(AccessUnverified),
 }
 
 /// Why the request fails.
@@ -99,7 +99,7 @@ pub enum RefuseReason {
     NotPresentAndNeverPulled,
     /// The image is present, nothing proves that this pod may use it, and the policy forbids to ask the registry. The pod gets
     /// the same error as if the image were absent.
-    MustVerifyAndNeverPulled(Doubt),
+    MustVerifyAndNeverPulled(AccessUnverified),
 }
 
 /// Decides. An image that was not checked counts as not present: doubt never makes an image usable.
@@ -168,7 +168,7 @@ impl Grant {
     }
 }
 
-impl Doubt {
+impl AccessUnverified {
     fn why(self) -> &'static str {
         match self {
             Self::NoRecord => "the image is present, but no record tells who may use it: the registry is asked",

@@ -9,10 +9,11 @@ use std::time::Duration;
 use credentials::{Candidate, Preview, Source};
 
 use crate::credential_lookup::CredentialLookup;
-use crate::manager::{registry, spec_of_lookup};
+use crate::manager::status_spec;
+use crate::requested_image::RequestedImage;
 use crate::{
-    Access, Cause, Decision, Doubt, EnsureImageError, EnsureImageRequest, Grant, ImageManager, Presence, PullPolicy,
-    decide,
+    Access, AccessUnverified, Cause, Decision, EnsureImageError, EnsureImageRequest, Grant, ImageManager, Presence,
+    PullPolicy, decide,
 };
 
 /// The decision for a request, with its reason.
@@ -74,12 +75,12 @@ impl ImageManager {
         request: &EnsureImageRequest,
         explanation: &mut Explanation,
     ) -> Result<Decision, EnsureImageError> {
-        let spec = spec_of_lookup(request)?;
-        explanation.sent = Some(spec.image.clone());
+        let image = RequestedImage::parse(request)?;
+        explanation.sent = Some(image.sent.clone());
+        let spec = status_spec(request, image.sent.clone());
         explanation.presence = self.presence(request, &spec).await?;
-        let image = spec.image;
         let preview = match self.keyring() {
-            Some(keyring) => keyring.preview(&image, &request.requester()).await,
+            Some(keyring) => keyring.preview(&image.sent, &request.requester()).await,
             None => Ok(Preview::default()),
         };
         let preview = preview.map_err(|source| EnsureImageError::Credentials { source: Arc::new(source) });
@@ -92,7 +93,9 @@ impl ImageManager {
         let access = match (&self.records, &explanation.presence) {
             (Some(records), Presence::Present { image_ref }) => {
                 match records.peek(&request.image, image_ref, async || candidates.clone()).await {
-                    Err(_) if request.policy == PullPolicy::Never => Access::MustVerify(Doubt::NoMatchingCredential),
+                    Err(_) if request.policy == PullPolicy::Never => {
+                        Access::MustVerify(AccessUnverified::NoMatchingCredential)
+                    }
                     access => access?,
                 }
             }
@@ -100,10 +103,9 @@ impl ImageManager {
         };
         let decision = decide(request.policy, explanation.presence.clone(), access);
         if matches!(decision, Decision::Pull(_)) {
-            let registry = registry(&image);
             let keyring = self.keyring();
             let mut lookup = CredentialLookup::new(keyring.as_deref(), request, &image);
-            let subject = self.subject(request, &registry, &mut lookup).await;
+            let subject = self.subject(request, &mut lookup).await;
             let now = (self.clock)();
             explanation.backoff = self.lock_backoff().peek(&subject, now).map(|held| BackoffExplanation {
                 cause: held.cause,

@@ -31,6 +31,7 @@ mod policy;
 mod pull;
 mod records;
 mod request;
+mod requested_image;
 
 /// Credentials in a request.
 pub use credentials::{Origin, PullSecret, ServiceAccount};
@@ -38,7 +39,9 @@ pub use credentials::{Origin, PullSecret, ServiceAccount};
 pub use backoff::{BackoffEntry, BackoffOptions, BackoffSelector};
 pub use cause::Cause;
 pub use clock::{Clock, WallClock};
-pub use decide::{Access, Decision, Doubt, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide};
+pub use decide::{
+    Access, AccessUnverified, Decision, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide,
+};
 pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, Recorders, RingRecorder};
 pub use explain::{BackoffExplanation, Explanation};

@@ -14,14 +14,13 @@ use cri_api::{Image, ImageService, ImageSpec, ImageStatus};
 use tokio::sync::Notify;
 use tracing::Instrument as _;
 
-pub(crate) use pulling::registry;
-
 use crate::backoff::Backoff;
 use crate::credential_lookup::CredentialLookup;
 use crate::outcome::Outcome;
 use crate::pull::{Mark, Puller};
+use crate::requested_image::{RequestedImage, sent_name};
 use crate::{
-    Access, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, Doubt, EnsureImageError,
+    Access, AccessUnverified, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, EnsureImageError,
     EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options,
     Presence, PullPolicy, PullRecords, PullerOptions, RefuseReason, RegistryFingerprint, decide,
 };
@@ -197,8 +196,8 @@ impl ImageManager {
     async fn ensure(&self, request: &EnsureImageRequest) -> Result<EnsuredImage, EnsureImageError> {
         let metrics = &*self.metrics;
         let mut sample = Sample { metrics, policy: request.policy, present: None, pull_required: None };
-        let spec = match spec_of_lookup(request) {
-            Ok(spec) => spec,
+        let spec = match sent_name(request) {
+            Ok(name) => status_spec(request, name),
             Err(error) => return Err(self.failed(request, error)),
         };
         let mark = self.puller.mark();
@@ -222,7 +221,7 @@ impl ImageManager {
             access => Next::Open(presence, access),
         };
         Box::pin(async move {
-            let result = self.further(request, &spec, mark, next, &mut sample).await;
+            let result = self.further(request, spec, mark, next, &mut sample).await;
             result.map_err(|error| self.failed(request, error))
         })
         .await
@@ -248,13 +247,14 @@ impl ImageManager {
     async fn further(
         &self,
         request: &EnsureImageRequest,
-        spec: &ImageSpec,
+        spec: ImageSpec,
         mark: Mark,
         next: Next,
         sample: &mut Sample<'_>,
     ) -> Result<EnsuredImage, EnsureImageError> {
         let keyring = self.keyring();
-        let mut lookup = CredentialLookup::new(keyring.as_deref(), request, &spec.image);
+        let image = RequestedImage::of_sent(spec.image);
+        let mut lookup = CredentialLookup::new(keyring.as_deref(), request, &image);
         let (decision, before) = match next {
             Next::Decided(decision) => (decision, Presence::NotChecked),
             Next::Open(presence, access) => {
@@ -320,7 +320,7 @@ impl ImageManager {
         match access {
             Err(error) if request.policy == PullPolicy::Never => {
                 tracing::warn!(image = request.image, error = error.message(), "cannot look up who may have the image");
-                Ok(Access::MustVerify(Doubt::NoMatchingCredential))
+                Ok(Access::MustVerify(AccessUnverified::NoMatchingCredential))
             }
             access => access,
         }
@@ -397,13 +397,10 @@ fn outcome_word(result: &Result<EnsuredImage, EnsureImageError>) -> &'static str
     }
 }
 
-/// Returns the name that is sent to the runtime: with its default tag but otherwise as the user spelled it, so that the
-/// runtime applies its own default registry. Annotations and the user's own spelling are for pulls: no runtime reads them
-/// in a status request.
-pub(crate) fn spec_of_lookup(request: &EnsureImageRequest) -> Result<ImageSpec, EnsureImageError> {
-    let image =
-        oci::apply_default_tag(&request.image).map_err(|source| EnsureImageError::InvalidImageName { source })?;
-    Ok(ImageSpec { image, runtime_handler: request.runtime_handler.clone(), ..ImageSpec::default() })
+/// Returns the spec of a status request. Annotations and the user's own spelling are for pulls: no runtime reads them in a status
+/// request.
+pub(crate) fn status_spec(request: &EnsureImageRequest, image: String) -> ImageSpec {
+    ImageSpec { image, runtime_handler: request.runtime_handler.clone(), ..ImageSpec::default() }
 }
 
 #[cfg(test)]

@@ -37,20 +37,20 @@ impl Background {
     ///
     /// # Errors
     /// No thread could be started.
-    pub(crate) fn beside<T: Send + 'static>(
+    pub(crate) fn on_own_thread<T: Send + 'static>(
         &self,
         name: &str,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<oneshot::Receiver<T>> {
         debug_assert!(!store::is_confined(), "a thread that unpacks starts nothing that outlives it");
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let (handle, token) = (self.handle.clone(), self.tracker.token());
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
             // Until the end, that of a panic included.
             let _token = token;
             let _runtime = handle.enter();
             // The send fails if no caller is waiting any more.
-            let _ = told.send(work());
+            let _ = sender.send(work());
         })?;
         Ok(answer)
     }

@@ -1,6 +1,5 @@
-//! Checks of the store: on request, and automatically after an unclean stop, of the content that was written last. They
-//! run on tracked blocking threads. A check ends when no caller is waiting for it any more, or at shutdown. The store
-//! finds and repairs.
+//! Checks of the store: on request, and after an unclean stop of the content that was written last. They run on tracked blocking
+//! threads. A requested check ends when its caller leaves, or at shutdown. The store finds and repairs.
 
 use std::sync::Arc;
 
@@ -8,11 +7,12 @@ use cri_api::engine::{CheckReport, CheckRequest, CheckSink, LayerShape, LayerSha
 use cri_api::{Error, Kind, Result};
 use store::check::{CheckError, CheckOptions, Depth};
 use store::{LayerFormat, Unfinished};
+use tokio_util::sync::CancellationToken;
 
+use crate::content::Content;
 use crate::error;
-use crate::shared::Shared;
 
-impl Shared {
+impl Content {
     /// Checks what was written last, if the last stop was not a clean one, and makes damaged images absent. Does not wait
     /// for it.
     pub(crate) fn check_after_unclean_stop(self: &Arc<Self>) {
@@ -20,14 +20,14 @@ impl Shared {
             return;
         }
         tracing::warn!(root = %self.store.root().display(), "unclean stop: check what was written last");
-        let shared = Arc::clone(self);
+        let content = Arc::clone(self);
         self.background.start(move || {
-            // A caller that asks for the same check meanwhile waits for its end.
-            let mut report = shared.after_unclean.0.blocking_lock();
+            // Callers of the same check wait for this lock.
+            let mut report = content.after_unclean.blocking_lock();
             let request = CheckRequest { repair: true, deep: false, since_unclean_only: true };
-            // It takes so little that it is not given up, not even at shutdown: programs that only ask something and end
-            // would put it off for ever.
-            match shared.check_now(&request, &CheckSink::default(), &|| false) {
+            // This short check is not cancelled, not even at shutdown: otherwise programs that end quickly would postpone it
+            // for ever.
+            match content.check_now(&request, &CheckSink::default(), &|| false) {
                 Ok(found) => {
                     let (layers, problems) = (found.layers_checked, found.problems.len());
                     tracing::info!(
@@ -47,18 +47,17 @@ impl Shared {
         self: &Arc<Self>,
         request: &CheckRequest,
         progress: &CheckSink,
+        token: CancellationToken,
     ) -> Result<CheckReport> {
-        self.check_running()?;
         if request.since_unclean_only
-            && let Some(report) = self.after_unclean.0.lock().await.clone()
+            && let Some(report) = self.after_unclean.lock().await.clone()
         {
             return Ok(report);
         }
-        let token = self.token.child_token();
         // Dropping the future ends the check.
         let _guard = token.clone().drop_guard();
-        let (shared, request, progress) = (Arc::clone(self), *request, progress.clone());
-        self.background.run(move || shared.check_now(&request, &progress, &|| token.is_cancelled())).await
+        let (content, request, progress) = (Arc::clone(self), *request, progress.clone());
+        self.background.run(move || content.check_now(&request, &progress, &|| token.is_cancelled())).await
     }
 
     /// Blocks.
@@ -80,16 +79,16 @@ impl Shared {
             CheckError::Store(error) => error::from_store(self.store.root(), &error),
         })?;
         if request.repair && !report.problems.is_empty() {
-            // Images may be gone, and with them what is known of their layers.
+            // The repair may have removed images, whose hints must go.
             let images = self.store.images().map_err(|error| error::from_store(self.store.root(), &error))?;
-            self.known.replace(&images);
+            self.hints.replace(&images);
         }
         report.layer_shapes = Some(self.layer_shapes()?);
         report.unfinished_pulls = Some(self.unfinished());
         Ok(report)
     }
 
-    /// Count of what interrupted pulls left. Nothing is measured.
+    /// Returns the counted leftovers of interrupted pulls, without a walk over them.
     pub(crate) fn unfinished(&self) -> UnfinishedPulls {
         let Unfinished { layers, blobs, bytes, .. } = self.store.unfinished();
         UnfinishedPulls { layers, blobs, bytes }

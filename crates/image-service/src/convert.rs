@@ -1,5 +1,5 @@
-//! Conversions of layers on request, on tracked blocking threads, one image after the other. A conversion ends when no
-//! caller is waiting for it any more, or at shutdown; layers converted so far stay converted. The store converts.
+//! Conversions of layers on request, on tracked blocking threads, one image after the other. A conversion ends when its caller
+//! leaves, or at shutdown; layers converted so far stay converted. The store converts.
 
 use std::sync::Arc;
 
@@ -7,21 +7,24 @@ use cri_api::engine::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape}
 use cri_api::{Error, Kind, Result};
 use oci::Digest;
 use store::{ConvertError, LayerFormat};
+use tokio_util::sync::CancellationToken;
 
+use crate::content::Content;
 use crate::error;
-use crate::shared::Shared;
 
-impl Shared {
-    pub(crate) async fn convert_images(self: &Arc<Self>, request: &ConvertRequest) -> Result<ConvertReport> {
-        self.check_running()?;
-        let token = self.token.child_token();
+impl Content {
+    pub(crate) async fn convert_images(
+        self: &Arc<Self>,
+        request: &ConvertRequest,
+        token: CancellationToken,
+    ) -> Result<ConvertReport> {
         // Dropping the future ends the conversion.
         let _guard = token.clone().drop_guard();
-        let (shared, request) = (Arc::clone(self), request.clone());
-        self.background.run(move || shared.convert_now(&request, &|| token.is_cancelled())).await
+        let (content, request) = (Arc::clone(self), request.clone());
+        self.background.run(move || content.convert_now(&request, &|| token.is_cancelled())).await
     }
 
-    /// Blocks. An image that cannot be converted does not keep the others.
+    /// Converts images one after the other, also after one fails. Blocks.
     fn convert_now(&self, request: &ConvertRequest, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<ConvertReport> {
         let to = match request.to {
             LayerShape::Dir => LayerFormat::Dir,

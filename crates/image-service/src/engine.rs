@@ -1,35 +1,34 @@
-//! [`Engine`]: the embedded image service as a value: store, registry client, jobs in flight. Here is how it begins and
-//! ends; the calls stand in [`crate::service`], the way of a pull in [`crate::pull`].
+//! [`Engine`]: the embedded image service as a value. Opens and closes it; the calls are in [`crate::service`] and
+//! [`crate::image_engine`], the pulls in [`crate::pull`].
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 use store::Store;
-use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::background::Background;
-use crate::budget::Budget;
+use crate::budgets::{Budgets, MemoryBudget};
+use crate::content::{Content, ContentOptions};
+use crate::content_hints::ContentHints;
+use crate::destination::Destination;
+use crate::destination::own_store::OwnStore;
+use crate::destination::runtime_store::RuntimeStoreDestination;
 use crate::error::OpenError;
-use crate::flight::Flights;
-use crate::known::ContentHints;
+use crate::in_flight::InFlight;
 use crate::leftovers::Leftovers;
 use crate::options::{EngineOptions, Resume};
-use crate::pull::coming::Coming;
-use crate::pull::ready::ReadyLayers;
+use crate::parts::EngineParts;
 use crate::registries;
-use crate::resume;
-use crate::room::Room;
-use crate::shared::{AfterUnclean, Shared};
-use crate::signatures::PolicyFile;
+use crate::signatures::{ImagePolicy, PolicyFile};
+use crate::source::resume;
 
 /// The embedded image service. Clones share it. It needs a tokio runtime that lives as long as it does.
 #[derive(Clone)]
-pub struct Engine(pub(crate) Arc<Shared>);
+pub struct Engine(pub(crate) Arc<EngineParts>);
 
 impl Engine {
-    /// Opens the store and makes the engine. Nothing is asked of any registry yet. After an unclean stop, what was
-    /// written last is checked in the background.
+    /// Opens the store and makes the engine, without a request to a registry. After an unclean stop, the content that was written
+    /// last is checked in the background.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -45,72 +44,74 @@ impl Engine {
             let policy = policy.map(|path| PolicyFile::open(&path).map_err(OpenError::SignaturePolicy)).transpose()?;
             let store = Store::open(&root, store_options)?;
             store.note_clock(now);
-            let known = ContentHints::default();
+            let hints = ContentHints::default();
             match store.images() {
-                Ok(images) => known.replace(&images),
-                // These are hints. A caller that wants to repair the store must be able to open it.
+                Ok(images) => hints.replace(&images),
+                // Hints are not needed to open the store, which a caller may want to repair.
                 Err(error @ store::StoreError::Corrupt(_)) => {
                     tracing::error!(%error, "cannot read all images: check and repair the store");
                 }
                 Err(error) => return Err(store::OpenError::Store(error).into()),
             }
-            Ok::<_, OpenError>((store, known, policy))
+            Ok::<_, OpenError>((store, hints, policy))
         });
-        let (store, known, policy) = opened.await.map_err(|_| OpenError::Thread)??;
+        let (store, hints, policy) = opened.await.map_err(|_| OpenError::Thread)??;
         let leftovers = match &options.runtime {
-            Some(target) => Leftovers::of(target.store.unfinished(target.workplace).await.map_err(OpenError::Runtime)?),
+            Some(target) => {
+                Leftovers::new(target.store.unfinished(target.workplace).await.map_err(OpenError::Runtime)?)
+            }
             None => Leftovers::default(),
         };
-        let budget = Budget::new(options.memory);
-        let client = registries::client(&options, Arc::new(budget.clone()));
-        let token = CancellationToken::new();
-        let shared = Arc::new(Shared {
-            store,
-            client,
-            known,
-            policy,
-            background,
-            pulls: Flights::new(tracker.clone(), token.clone()),
-            layers: Flights::new(tracker.clone(), token.clone()),
-            configs: Flights::new(tracker.clone(), token.clone()),
-            coming: Coming::default(),
-            ready: ReadyLayers::default(),
-            commits: AtomicU64::default(),
-            stacking: tokio::sync::Mutex::default(),
-            leftovers,
-            budget,
-            room: Room::new(options.keep_blobs),
-            after_unclean: AfterUnclean::default(),
-            token,
-            tracker,
+        let content_options = ContentOptions {
+            sharing: options.shared_content,
+            keeps_blobs: options.keep_blobs,
+            clock: Arc::clone(&options.clock),
+        };
+        let content = Arc::new(Content::new(store, hints, background, leftovers, content_options));
+        let memory = MemoryBudget::new(options.memory);
+        let client = registries::client(&options, Arc::new(memory.clone()));
+        let destination: Arc<dyn Destination> = match &options.runtime {
+            Some(target) => Arc::new(RuntimeStoreDestination::new(
+                &content,
+                target.clone(),
+                options.platform.clone(),
+                options.limits.config_bytes,
+            )),
+            None => Arc::new(OwnStore::new(&content)),
+        };
+        let parts = EngineParts {
+            in_flight: InFlight::new(tracker),
+            budgets: Budgets::new(&options, memory, client),
+            policy: ImagePolicy::new(policy, &content),
+            content,
             options,
-        });
-        shared.check_after_unclean_stop();
-        Ok(Self(shared))
+            destination,
+        };
+        parts.content.check_after_unclean_stop();
+        Ok(Self(Arc::new(parts)))
     }
 
-    /// The store under this engine. Its calls block.
+    /// Returns the store of this engine. Its calls block.
     #[must_use]
     pub fn store(&self) -> &Store {
-        &self.0.store
+        &self.0.content.store
     }
 
-    /// Cancels everything in flight, refuses what comes later, and answers when every task and thread of the engine has
-    /// ended and no private directory is left.
+    /// Cancels everything in flight, refuses new work, and waits until every task and thread of the engine has ended and no
+    /// private directory is left.
     pub async fn shutdown(&self) {
-        self.0.token.cancel();
-        self.0.settled().await;
+        self.0.in_flight.shutdown().await;
     }
 
-    /// Answers when nothing is going on in the background, jobs included. More may begin at once.
+    /// Waits until every job and all background work has ended. More may begin at once.
     pub async fn settled(&self) {
-        self.0.settled().await;
+        self.0.in_flight.settled().await;
     }
 
-    /// How many pulls and how many layers are in flight.
+    /// Returns the number of pulls and of layers in flight.
     #[must_use]
     pub fn in_flight(&self) -> (usize, usize) {
-        (self.0.pulls.len(), self.0.layers.len())
+        (self.0.in_flight.pulls.len(), self.0.in_flight.layers.len())
     }
 }
 

@@ -11,7 +11,6 @@ use registry::{ErrorKind, RegistryError};
 use store::{CommitError, MountError, ResolveError, StoreError, TarError, UnpackError};
 
 use crate::intake::{InflateError, IntakeError};
-use crate::room::{Need, Short};
 
 /// Why the engine could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -86,10 +85,10 @@ pub(crate) fn from_registry(error: &RegistryError) -> Error {
         ErrorKind::InvalidReference => Kind::InvalidArgument,
         ErrorKind::Config => Kind::FailedPrecondition,
     };
-    let told = Error::from_source(kind, error);
+    let mapped = Error::from_source(kind, error);
     match error.retry_after() {
-        Some(after) => told.with_retry_after(after),
-        None => told,
+        Some(after) => mapped.with_retry_after(after),
+        None => mapped,
     }
 }
 
@@ -198,10 +197,12 @@ pub(crate) fn from_inflate(error: &InflateError) -> Error {
     let kind = match error {
         InflateError::Intake(IntakeError::GivenUp)
         | InflateError::UnpackStopped
-        | InflateError::Stream(inflate::Error::Stopped(_)) => Kind::Cancelled,
+        | InflateError::Stream(crate::inflate::Error::Stopped(_)) => Kind::Cancelled,
         InflateError::Intake(IntakeError::Verify(_)) => Kind::DataLoss,
-        InflateError::Stream(inflate::Error::Corrupt(..) | inflate::Error::Source(_)) => Kind::DataLoss,
-        InflateError::Bomb { .. } | InflateError::Stream(inflate::Error::Unsupported(_)) => Kind::InvalidArgument,
+        InflateError::Stream(crate::inflate::Error::Corrupt(..) | crate::inflate::Error::Source(_)) => Kind::DataLoss,
+        InflateError::Bomb { .. } | InflateError::Stream(crate::inflate::Error::Unsupported(_)) => {
+            Kind::InvalidArgument
+        }
     };
     Error::from_source(kind, error)
 }
@@ -228,32 +229,10 @@ pub(crate) fn thread_lost() -> Error {
     Error::new(Kind::Internal, "a thread of the image service ended without an answer: this is a fault of the program")
 }
 
-/// A pull that cannot fit, in the words of one that did not.
-pub(crate) fn no_room(root: &Path, short: &Short) -> Error {
-    disk_full(root, short).with_needed_bytes(short.bytes())
-}
-
-/// A pull that ran out of space says what it would have needed, and what there was; other errors stay as they are.
-pub(crate) fn with_need(error: Error, need: Need) -> Error {
-    let is_full = error.reason().is_some_and(Reason::is_disk_full);
-    if !is_full || error.needed_bytes().is_some() || need.bytes == 0 {
-        return error;
-    }
-    if error.reason() == Some(Reason::QuotaExceeded) {
-        // A file system may have much that this user or directory may not take: it must have so much more.
-        let message = format!("{}; about {} bytes are needed for all of it", error.message(), need.least);
-        let needed = need.free.map(|free| free.saturating_add(need.least));
-        let error = error.with_message(message);
-        return needed.into_iter().fold(error, Error::with_needed_bytes);
-    }
-    let was_free = need.free.map_or(String::new(), |free| format!(", and {free} bytes were free when it began"));
-    let message = format!("{}; about {} bytes are needed for all of it{was_free}", error.message(), need.bytes);
-    error.with_message(message).with_needed_bytes(need.bytes)
-}
-
-fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
+/// Makes the error of a full disk, with the file system of `root`.
+pub(crate) fn disk_full(root: &Path, error: &(dyn StdError + 'static)) -> Error {
     let full = Error::from_source(Kind::ResourceExhausted, error);
-    // What is full may be the table of inodes, with bytes to spare.
+    // The table of inodes may be full while bytes are free.
     let (reason, what) = match io_below(error).map(io::Error::kind) {
         Some(io::ErrorKind::QuotaExceeded) => (Reason::QuotaExceeded, " (a quota is used up)"),
         _ if store::is_out_of_inodes(root) => (Reason::DiskFull, " (it has no inode left)"),
@@ -297,39 +276,6 @@ mod tests {
         let error = from_store(Path::new("/s"), &error);
         assert_eq!(error.kind(), Kind::ResourceExhausted);
         assert!(error.message().starts_with("no space left on the file system of /s: "), "{error}");
-    }
-
-    #[test]
-    fn a_full_disk_says_what_was_needed() {
-        let limited = Error::new(Kind::ResourceExhausted, "429 Too Many Requests");
-        let full = |message: &str| Error::new(Kind::ResourceExhausted, message).with_reason(Reason::DiskFull);
-        let need = Need { bytes: 700, least: 600, free: Some(500) };
-        let told = with_need(full("layer x: no space left on the file system of /s: write y"), need);
-        assert_eq!(
-            told.message(),
-            "layer x: no space left on the file system of /s: write y; about 700 bytes are needed for all of it, and 500 bytes were free when it began"
-        );
-        assert_eq!(told.needed_bytes(), Some(700));
-        assert_eq!(with_need(told.clone(), Need { bytes: 1, least: 1, free: None }), told, "once");
-        assert_eq!(with_need(limited.clone(), need), limited, "a registry that is asked too often has no disk");
-    }
-
-    /// Free space next to a used-up quota says nothing: as much must be freed as is needed.
-    #[test]
-    fn a_quota_is_named_and_free_space_beside_it_does_not_count() {
-        let used_up = io::Error::from_raw_os_error(122);
-        let error = StoreError::Io { operation: "write", path: "/s/ingest/1/fs/a".into(), source: used_up };
-        let error = from_store(Path::new("/s"), &error);
-        assert_eq!(error.kind(), Kind::ResourceExhausted);
-        assert!(
-            error.message().starts_with("no space left on the file system of /s (a quota is used up): "),
-            "{error}"
-        );
-        for (free, needed) in [(Some(5000), Some(5600)), (None, None)] {
-            let told = with_need(error.clone(), Need { bytes: 7000, least: 600, free });
-            assert!(told.message().ends_with("; about 600 bytes are needed for all of it"), "{told}");
-            assert_eq!(told.needed_bytes(), needed);
-        }
     }
 
     #[test]

@@ -5,13 +5,14 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
+use crate::inflate;
 use crate::transfer::tar::{Member, index};
 
 /// A parser with what it has to keep, by its name.
 pub type Harness = (&'static str, fn(&[u8]));
 
 /// The harnesses by name. Each panics where a parser does not keep what it has to.
-pub const HARNESSES: &[Harness] = &[("archive", archive)];
+pub const HARNESSES: &[Harness] = &[("archive", archive), ("gzip", inflate::fuzz::gzip), ("zstd", inflate::fuzz::zstd)];
 
 thread_local! {
     static FILE: RefCell<File> = RefCell::new(tempfile::tempfile().expect("a temporary file"));

@@ -1,4 +1,4 @@
-//! The calls of [`ImageEngine`] on the engine: thin, each one a look into the store, or handed to the part that does it.
+//! The calls of [`ImageEngine`] on the engine. Each reads the store or calls the module that does the work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,24 +11,27 @@ use cri_api::engine::{
 };
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
 use oci::Digest;
-use store::{ResolveError, StoreError};
+use store::{ResolveError, Store};
 
+use crate::content::Content;
 use crate::engine::Engine;
 use crate::error;
-use crate::resume;
+use crate::names;
 use crate::service::{to_image, verbose_info};
-use crate::shared::Shared;
+use crate::source::resume;
 
 #[async_trait]
 impl ImageEngine for Engine {
     async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
-        let Some(record) = self.0.find_whole(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
+        let Some(record) = self.0.content.find_whole(image.image.clone()).await? else {
+            return Ok(ImageStatus::default());
+        };
         Ok(ImageStatus { image: Some(to_image(&record)), info: verbose_info(&record)? })
     }
 
     async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
-        let (store, text) = (self.0.store.clone(), image.image.clone());
+        let (store, text) = (self.0.content.store.clone(), image.image.clone());
         let usage = move || {
             let failed = |e| error::from_store(store.root(), &e);
             let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
@@ -37,16 +40,14 @@ impl ImageEngine for Engine {
             let usage = store.usage(&record.id).map_err(failed)?;
             Ok(usage.map(|(unique_bytes, shared_bytes)| ImageUsage { unique_bytes, shared_bytes }))
         };
-        self.0.background.run(usage).await
+        self.0.content.background.run(usage).await
     }
 
     async fn image_layers(&self) -> Result<ImageLayers> {
-        let (store, root) = (self.0.store.clone(), self.0.store.root().to_owned());
-        let read = move || Ok((store.layers_of_images()?, store.podman_users()?));
-        let layers = move || read().map_err(|e: StoreError| error::from_store(&root, &e));
-        let (found, users) = self.0.background.run(layers).await?;
+        let read = |store: &Store| Ok((store.layers_of_images()?, store.podman_users()?));
+        let (found, users) = self.0.content.on_store(read).await?;
         let user = |id: &Digest| users.get(id).map(|place| format!("podman ({})", place.display()));
-        // The documents lie in the database, whose file keeps its size: nothing of an image goes but its layers.
+        // The documents are in the database, whose file keeps its size: a removal frees the bytes of layers only.
         let of = |(id, _, layers): (Digest, u64, Vec<u32>)| {
             let used_by = user(&id);
             (id.to_string(), LayersOf { own_bytes: 0, layers, used_by })
@@ -55,73 +56,76 @@ impl ImageEngine for Engine {
     }
 
     async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
-        let (shared, images) = (Arc::clone(&self.0), images.to_vec());
+        let (content, images) = (Arc::clone(&self.0.content), images.to_vec());
         let count = images.len();
-        let remove = move || Ok(remove_all(&shared, &images));
-        // Only a task that was ended at shutdown has no answer: then nothing more was removed.
-        self.0.background.run(remove).await.unwrap_or_else(|error| vec![Err(error); count])
+        let remove = move || Ok(remove_all(&content, &images));
+        // Only a task that was ended by a shutdown has no result: nothing more was removed then.
+        self.0.content.background.run(remove).await.unwrap_or_else(|error| vec![Err(error); count])
     }
 
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()> {
-        let (store, text) = (self.0.store.clone(), image.image.clone());
+        let (store, text) = (self.0.content.store.clone(), image.image.clone());
         let pin = move || {
             let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
                 return Err(Error::new(Kind::NotFound, format!("image {text:?} is not present")));
             };
             store.set_pinned(&record.id, pinned).map_err(|e| error::from_store(store.root(), &e))
         };
-        self.0.background.run(pin).await
+        self.0.content.background.run(pin).await
     }
 
     async fn tag_image(&self, image: &ImageSpec, name: &str) -> Result<String> {
-        self.0.tag(&image.image, name).await
+        self.0.in_flight.check_running()?;
+        names::tag(&self.0.content, &self.0.policy, &image.image, name).await
     }
 
     async fn untag_image(&self, image: &ImageSpec, names: &[String]) -> Result<Vec<String>> {
-        self.0.untag(&image.image, names).await
+        names::untag(&self.0.content, &image.image, names).await
     }
 
     async fn image_documents(&self, image: &ImageSpec) -> Result<Option<ImageDocuments>> {
-        self.0.documents(&image.image).await
+        names::documents(&self.0.content, &image.image).await
     }
 
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport> {
-        self.0.check_images(request, progress).await
+        self.0.in_flight.check_running()?;
+        self.0.content.check_images(request, progress, self.0.in_flight.child_token()).await
     }
 
     async fn convert_images(&self, request: &ConvertRequest) -> Result<ConvertReport> {
-        self.0.convert_images(request).await
+        self.0.in_flight.check_running()?;
+        self.0.content.convert_images(request, self.0.in_flight.child_token()).await
     }
 
     async fn podman_store(&self, request: &PodmanStoreRequest) -> Result<PodmanStoreReport> {
-        let (store, request) = (self.0.store.clone(), request.clone());
-        self.0.background.run(move || crate::podman::podman_store(&store, &request)).await
+        let (store, request) = (self.0.content.store.clone(), request.clone());
+        self.0.content.background.run(move || crate::podman::podman_store(&store, &request)).await
     }
 
     async fn unfinished_pulls(&self) -> Result<UnfinishedPulls> {
-        Ok(self.0.unfinished())
+        Ok(self.0.content.unfinished())
     }
 
     async fn drop_unfinished_pulls(&self, all: bool) -> Result<u64> {
-        let (store, now) = (self.0.store.clone(), (self.0.options.clock)());
-        let drop_it = move || {
+        let now = self.0.content.now();
+        let remove = move |store: &Store| {
             store.note_clock(now);
             Ok(store.drop_unfinished((!all).then_some(resume::kept_since(now))).freed_bytes)
         };
-        self.0.background.run(drop_it).await
+        self.0.content.on_store(remove).await
     }
 
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage> {
         self.0.check_handler(&request.image)?;
-        let (shared, request) = (Arc::clone(&self.0), request.clone());
+        let (parts, request) = (Arc::clone(&self.0), request.clone());
         let mount = move || {
-            let (store, text) = (&shared.store, &request.image.image);
+            let (store, text) = (&parts.content.store, &request.image.image);
             let record = store
                 .resolve(text)
                 .map_err(|e| error::from_resolve(store.root(), &e))?
                 .filter(|record| store.image_is_whole(record))
                 .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
-            if let Some(why) = shared.objection_to_use(&record, text)? {
+            if let Some(why) = parts.policy.objection_to_use(&record, text)? {
                 return Err(why.context(format_args!("mount {text}")));
             }
             store
@@ -129,23 +133,21 @@ impl ImageEngine for Engine {
                 .map_err(|error| error::from_mount(store.root(), &error))?;
             Ok(MountedImage { id: record.id.to_string(), layers: record.layers.len() })
         };
-        self.0.background.run(mount).await
+        self.0.content.background.run(mount).await
     }
 
     async fn mounts(&self) -> Result<Vec<ImageMount>> {
-        let store = self.0.store.clone();
-        let mounts = move || store.mounts().map_err(|e| error::from_store(store.root(), &e));
-        self.0.background.run(mounts).await
+        self.0.content.on_store(Store::mounts).await
     }
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
-        self.0.check_running()?;
-        let (store, text) = (self.0.store.clone(), text.to_owned());
+        self.0.in_flight.check_running()?;
+        let (store, text) = (self.0.content.store.clone(), text.to_owned());
         let lease = move || {
             let lease = store.lease();
             let stack = match store.stack(&lease, &text) {
                 Ok(stack) => stack,
-                // What cannot be a name may still be a layer, and is none.
+                // The text is neither a name nor a layer.
                 Err(ResolveError::Store(error)) => return Err(error::from_store(store.root(), &error)),
                 Err(error) => return Err(error::from_resolve(store.root(), &error)),
             };
@@ -154,8 +156,8 @@ impl ImageEngine for Engine {
                 .map_err(|error| Error::new(Kind::Internal, format!("describe the layers of {text}: {error}")))?;
             Ok((stack, lease))
         };
-        let (stack, lease) = self.0.background.run(lease).await?;
-        Ok(LayerLease::new(self.0.store.root().to_owned(), stack, self.0.background.hold(lease)))
+        let (stack, lease) = self.0.content.background.run(lease).await?;
+        Ok(LayerLease::new(self.0.content.store.root().to_owned(), stack, self.0.content.background.hold(lease)))
     }
 
     async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
@@ -168,8 +170,8 @@ impl ImageEngine for Engine {
 }
 
 /// Removes images, each with its own result.
-fn remove_all(shared: &Shared, images: &[ImageSpec]) -> Vec<Result<()>> {
-    let store = &shared.store;
+fn remove_all(content: &Content, images: &[ImageSpec]) -> Vec<Result<()>> {
+    let store = &content.store;
     let mut results: Vec<Result<()>> = Vec::with_capacity(images.len());
     let (mut records, mut places) = (Vec::new(), Vec::new());
     for image in images {
@@ -188,7 +190,7 @@ fn remove_all(shared: &Shared, images: &[ImageSpec]) -> Vec<Result<()>> {
         match removed {
             Ok(removed) => {
                 tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed image");
-                shared.known.forget(record);
+                content.hints.forget(record);
             }
             Err(error) => results[place] = Err(error::from_store(store.root(), &error)),
         }

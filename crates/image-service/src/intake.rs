@@ -6,8 +6,8 @@
 use std::io;
 use std::sync::Arc;
 
+use crate::inflate::Source;
 use bytes::Bytes;
-use inflate::Source;
 use oci::{Digest, VerifyError};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -72,7 +72,7 @@ pub(crate) enum InflateError {
     Intake(#[from] IntakeError),
     /// The stream is damaged, or this process cannot decode it.
     #[error(transparent)]
-    Stream(inflate::Error),
+    Stream(crate::inflate::Error),
     /// Far more comes out than goes in.
     #[error(
         "the limit of uncompressed bytes of a layer with {compressed} bytes is {limit}, and there are {seen} up to here"
@@ -90,14 +90,14 @@ pub(crate) enum InflateError {
     UnpackStopped,
 }
 
-impl From<inflate::Error> for InflateError {
-    fn from(error: inflate::Error) -> Self {
+impl From<crate::inflate::Error> for InflateError {
+    fn from(error: crate::inflate::Error) -> Self {
         match error {
-            inflate::Error::Source(source) => match from_io(&source) {
+            crate::inflate::Error::Source(source) => match from_io(&source) {
                 Some(error) => Self::Intake(error),
-                None => Self::Stream(inflate::Error::Source(source)),
+                None => Self::Stream(crate::inflate::Error::Source(source)),
             },
-            inflate::Error::Stopped(_) => Self::UnpackStopped,
+            crate::inflate::Error::Stopped(_) => Self::UnpackStopped,
             other => Self::Stream(other),
         }
     }

@@ -1,6 +1,6 @@
-//! [`Leftovers`]: images that were begun in a runtime's store and never ended. What they hold there is used by the next pull of the
-//! same image, and given up after an hour, or at once where the image is there. Filled by pulls, and from what a process that was
-//! killed has left.
+//! [`Leftovers`]: images that were begun in a runtime's store and never ended. The next pull of the same image uses the content that
+//! they hold. It is released after an hour, or as soon as the image is complete. Interrupted pulls and killed processes leave
+//! them.
 
 use std::time::Duration;
 
@@ -10,21 +10,20 @@ use oci::Digest;
 
 use crate::options::RuntimeTarget;
 
-/// How long what an interrupted pull left stays in a runtime's store: long enough for a kubelet to come again, whose back-off
-/// ends at five minutes.
+/// How long leftovers stay in a runtime's store: longer than the back-off of a kubelet, which ends at five minutes.
 const KEPT_FOR: Duration = Duration::from_secs(3600);
 
-/// See the file's head.
+/// Images that were begun in a runtime's store and never ended.
 #[derive(Default)]
 pub(crate) struct Leftovers(Mutex<Vec<UnfinishedDeposit>>);
 
 impl Leftovers {
-    /// Those of a process before this one.
-    pub(crate) fn of(found: Vec<UnfinishedDeposit>) -> Self {
+    /// Starts with the leftovers of an earlier process.
+    pub(crate) fn new(found: Vec<UnfinishedDeposit>) -> Self {
         Self(Mutex::new(found))
     }
 
-    /// Takes over those of a process that is gone.
+    /// Adds the leftovers of a process that has ended.
     pub(crate) fn add(&self, found: Vec<UnfinishedDeposit>) {
         let mut left = self.0.lock();
         for found in found {
@@ -34,20 +33,20 @@ impl Leftovers {
         }
     }
 
-    /// An image that was interrupted `now`, in nanoseconds since 1970.
-    pub(crate) fn leave(&self, id: String, manifest: Digest, now: i64) {
+    /// Adds an image whose pull was interrupted `now`, in nanoseconds since 1970.
+    pub(crate) fn add_interrupted(&self, id: String, manifest: Digest, now: i64) {
         let begun_at = now / 1_000_000_000;
         self.0.lock().push(UnfinishedDeposit { id, manifest: Some(manifest), begun_at });
     }
 
-    /// Ends an image, and gives up what earlier attempts of it left.
+    /// Releases an image, and the leftovers of earlier attempts.
     pub(crate) async fn end(&self, target: &RuntimeTarget, id: &str, manifest: &Digest) {
         let own = UnfinishedDeposit { id: id.to_owned(), manifest: Some(manifest.clone()), begun_at: 0 };
-        self.give_up(target, vec![own]).await;
+        self.release(target, vec![own]).await;
         self.end_earlier(target, manifest).await;
     }
 
-    /// Gives up what earlier attempts left of an image that is there.
+    /// Releases the leftovers of earlier attempts of an image.
     pub(crate) async fn end_earlier(&self, target: &RuntimeTarget, manifest: &Digest) {
         let mut ended = Vec::new();
         self.0.lock().retain(|left| {
@@ -57,10 +56,10 @@ impl Leftovers {
             }
             !same
         });
-        self.give_up(target, ended).await;
+        self.release(target, ended).await;
     }
 
-    /// Gives up what was begun an hour before `now`, in nanoseconds since 1970, or earlier; `all`: everything.
+    /// Releases the leftovers that were begun at least an hour before `now`, in nanoseconds since 1970; all of them if `all`.
     pub(crate) async fn sweep(&self, target: &RuntimeTarget, now: i64, all: bool) {
         let since = now / 1_000_000_000 - i64::try_from(KEPT_FOR.as_secs()).unwrap_or(i64::MAX);
         let mut old = Vec::new();
@@ -71,13 +70,13 @@ impl Leftovers {
             }
             !is_old
         });
-        self.give_up(target, old).await;
+        self.release(target, old).await;
     }
 
-    async fn give_up(&self, target: &RuntimeTarget, left: Vec<UnfinishedDeposit>) {
+    async fn release(&self, target: &RuntimeTarget, left: Vec<UnfinishedDeposit>) {
         for left in left {
             if let Err(error) = target.store.give_up(&left.id).await {
-                tracing::debug!(%error, id = left.id, "what a pull held stays until the next sweep");
+                tracing::debug!(%error, id = left.id, "leftovers of a pull stay until the next sweep");
                 self.0.lock().push(left);
             }
         }

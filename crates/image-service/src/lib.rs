@@ -12,40 +12,40 @@
 #![deny(missing_docs)]
 
 mod background;
-mod budget;
+mod budgets;
 mod certs_d;
 mod check;
+mod content;
+mod content_hints;
 mod convert;
+mod destination;
 mod engine;
 mod error;
-mod flight;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzz;
 mod hashing;
 mod image_engine;
+mod in_flight;
+pub mod inflate;
 mod intake;
-mod kept;
-mod known;
 mod leftovers;
 mod names;
 mod options;
 mod origin;
+mod parts;
 mod podman;
 mod progress;
 mod pull;
 mod push;
 mod reach;
 mod registries;
-mod resume;
 mod ring;
-mod room;
 mod runtime_images;
 mod runtime_layers;
 mod runtime_policy;
 mod runtime_pull;
 mod runtime_records;
 mod service;
-mod shared;
 mod signatures;
 mod source;
 mod transfer;

@@ -246,7 +246,7 @@ impl fmt::Debug for EngineOptions {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the default of an option: whoever wants another clock hands one in")]
+#[expect(clippy::disallowed_methods, reason = "the default of an option, which callers may replace")]
 fn wall_clock() -> i64 {
     // A clock that was never set may show a time before 1970. The result is then negative and still orders correctly.
     match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {

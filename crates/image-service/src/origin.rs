@@ -1,6 +1,6 @@
 //! [`Origin`]: where content was fetched from, and which other pulls may therefore use it. Content on the node is no
 //! secret to a pull that could have fetched it; every other pull has to prove that it could. Diff IDs and layer digests
-//! appear in configs, bills of materials and logs, so knowing one proves nothing. Pure values; [`crate::known`] keeps
+//! appear in configs, bills of materials and logs, so knowing one proves nothing. Pure values; [`crate::content_hints`] keeps
 //! them, the pull and its jobs ask.
 
 use std::collections::BTreeSet;

@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::io::{self, BufRead, Read};
 use std::sync::{Arc, MutexGuard};
 
-use inflate::{BUFFER, Sink, Stopped};
+use crate::inflate::{BUFFER, Sink, Stopped};
 
-use crate::budget::{Budget, Share};
+use crate::budgets::{MemoryBudget, Share};
 use crate::hashing::{Chore, Hashing};
 use base::lock::{Condvar, Mutex};
 
@@ -23,7 +23,7 @@ pub(crate) type TarHash = Hashing<Filled>;
 
 /// State that both sides share.
 struct ByteRing {
-    budget: Budget,
+    budget: MemoryBudget,
     /// Guards everything that moves.
     state: Mutex<RingState>,
     filled: Condvar,
@@ -80,26 +80,26 @@ pub(crate) struct RingReader {
 /// Reports the number of bytes so far, at intervals.
 pub(crate) struct Progress {
     step: u64,
-    told: u64,
-    tell: Box<dyn Fn(u64) + Send>,
+    reported: u64,
+    report: Box<dyn Fn(u64) + Send>,
 }
 
 impl Progress {
     /// Reports each time at least `step` more bytes are done.
-    pub(crate) fn every(step: u64, tell: impl Fn(u64) + Send + 'static) -> Self {
-        Self { step, told: 0, tell: Box::new(tell) }
+    pub(crate) fn every(step: u64, report: impl Fn(u64) + Send + 'static) -> Self {
+        Self { step, reported: 0, report: Box::new(report) }
     }
 
     fn note(&mut self, done: u64) {
-        if done - self.told >= self.step {
-            (self.tell)(done);
-            self.told = done;
+        if done - self.reported >= self.step {
+            (self.report)(done);
+            self.reported = done;
         }
     }
 }
 
 /// A fresh ring. The share for [`LEAST`] buffers is the caller's to hold.
-pub(crate) fn ring(budget: &Budget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
+pub(crate) fn ring(budget: &MemoryBudget, chores: &[Arc<dyn Chore>], progress: Progress) -> (RingWriter, RingReader) {
     let ring = Arc::new(ByteRing {
         budget: budget.clone(),
         state: Mutex::default(),

@@ -5,7 +5,7 @@ use base::lock::Mutex;
 use super::*;
 use oci::{Algorithm, Digest};
 
-fn new(budget: &Budget) -> (RingWriter, RingReader) {
+fn new(budget: &MemoryBudget) -> (RingWriter, RingReader) {
     ring(budget, &[], Progress::every(1, |_| {}))
 }
 
@@ -31,7 +31,7 @@ fn feed(writer: &mut RingWriter, total: usize) -> Result<(), Stopped> {
 fn bytes_come_in_order_and_once_and_are_hashed_by_who_waits() {
     // One with spare memory, one that has none beyond the least.
     for total in [64 << 20, 0] {
-        let budget = Budget::new(total);
+        let budget = MemoryBudget::new(total);
         let hash = Arc::new(TarHash::new(Algorithm::Sha256));
         let chores: [Arc<dyn Chore>; 1] = [Arc::clone(&hash) as Arc<dyn Chore>];
         let told = Arc::new(Mutex::new(0));
@@ -58,7 +58,7 @@ fn bytes_come_in_order_and_once_and_are_hashed_by_who_waits() {
 
 #[test]
 fn little_needs_no_second_thread() {
-    let budget = Budget::new(64 << 20);
+    let budget = MemoryBudget::new(64 << 20);
     let (mut writer, mut reader) = new(&budget);
     let started = Arc::new(Mutex::new(false));
     let into = Arc::clone(&started);
@@ -73,7 +73,7 @@ fn little_needs_no_second_thread() {
 
 #[test]
 fn a_lost_writer_is_no_end() {
-    let budget = Budget::new(0);
+    let budget = MemoryBudget::new(0);
     let (mut writer, mut reader) = new(&budget);
     feed(&mut writer, 10).expect("fits");
     drop(writer);
@@ -86,7 +86,7 @@ fn a_lost_writer_is_no_end() {
 
 #[test]
 fn a_lost_reader_ends_the_writer() {
-    let budget = Budget::new(0);
+    let budget = MemoryBudget::new(0);
     let (mut writer, reader) = new(&budget);
     let thread = std::thread::spawn(move || feed(&mut writer, BUFFER * (MOST + 2)));
     drop(reader);
@@ -95,7 +95,7 @@ fn a_lost_reader_ends_the_writer() {
 
 #[tokio::test]
 async fn spare_buffers_are_given_back_when_others_wait() {
-    let budget = Budget::new(BUFFER * 4);
+    let budget = MemoryBudget::new(BUFFER * 4);
     // A quarter is for windows.
     let (mut writer, mut reader) = new(&budget);
     feed(&mut writer, BUFFER * (LEAST + 1)).expect("there is some to spare");

@@ -19,10 +19,10 @@ use store::{Durability, LayerFormat, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
+use crate::destination::runtime_store::lacks_layers;
 use crate::engine::Engine;
 use crate::error::{self, OpenError, is_runtime_only};
 use crate::options::{EngineOptions, RuntimeTarget};
-use crate::pull::deposit::lacks_layers;
 use crate::runtime_layers::RuntimeLayers;
 use crate::runtime_policy::RuntimePolicy;
 use crate::runtime_pull::{PullEngine, Runtime};
@@ -262,8 +262,8 @@ impl RuntimeImages {
 
 impl OpenEngine {
     async fn sweep(&self, all: bool) {
-        let shared = &self.engine.0;
-        shared.leftovers.sweep(&self.target, (shared.options.clock)(), all).await;
+        let content = &self.engine.0.content;
+        content.leftovers.sweep(&self.target, content.now(), all).await;
     }
 }
 
@@ -290,12 +290,12 @@ async fn take_over(opened: &OpenEngine) {
         let options = store::OpenOptions { unfinished_since: None, ..engine.0.options.store.clone() };
         let opening = move || root.exists().then(|| Store::open(&root, options)).transpose();
         // If the store cannot be opened, another process holds it and still works there.
-        let Ok(Ok(Some(held))) = engine.0.background.start(opening).await else { continue };
+        let Ok(Ok(Some(held))) = engine.0.content.background.start(opening).await else { continue };
         match target.store.unfinished(number).await {
-            Ok(found) => engine.0.leftovers.add(found),
+            Ok(found) => engine.0.content.leftovers.add(found),
             Err(error) => tracing::debug!(%error, number, "what another process left stays until the next sweep"),
         }
-        engine.0.background.discard(held).await;
+        engine.0.content.background.discard(held).await;
     }
 }
 

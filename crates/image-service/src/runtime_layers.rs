@@ -8,7 +8,7 @@ use cri_api::engine::{ImageLayers, LayersOf};
 use cri_api::{ImageService, ImageSpec, Result};
 use tokio::sync::Mutex;
 
-use crate::pull::deposit::chain_id;
+use crate::destination::runtime_store::chain_id;
 
 /// See the file's head.
 #[derive(Default)]

@@ -9,8 +9,8 @@ use cri_api::{
 };
 use oci::Platform;
 
+use crate::destination::runtime_store::check_runtime_platform;
 use crate::error;
-use crate::pull::deposit::check_runtime_platform;
 
 /// The engine that pulls images for a container runtime.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! The calls of [`ImageService`] on the engine: thin, each one a look into the store or a pull job. What CRI and the
-//! kubelet rely on (image id, names, absence, kinds of errors) is decided here and nowhere below.
+//! The calls of [`ImageService`] on the engine. Each reads the store or joins a pull. The parts of the answers that CRI and the
+//! kubelet rely on (image ID, names, absence, kinds of errors) are decided in this module and nowhere below.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,13 +11,13 @@ use cri_api::{
     Result,
 };
 use oci::{ImageConfig, Reference};
-use store::ImageRecord;
+use store::{ImageRecord, Store};
 
+use crate::destination::image::chain;
 use crate::engine::Engine;
 use crate::error::{self, invalid};
+use crate::parts::EngineParts;
 use crate::pull::PullJob;
-use crate::pull::assemble::chain_ids;
-use crate::shared::Shared;
 
 /// The repository that a name without tag and digest stands for, as `crictl images REPOSITORY` asks for it.
 fn whole_repository(text: &str) -> Option<String> {
@@ -37,7 +37,7 @@ impl ImageService for Engine {
         let mut found = None;
         let mut repository = None;
         if let Some(spec) = wanted {
-            found = match self.0.find(spec.image.clone()).await {
+            found = match self.0.content.find(spec.image.clone()).await {
                 Ok(found) => found,
                 // What cannot be a name matches nothing.
                 Err(error) if error.kind() == Kind::InvalidArgument => None,
@@ -48,9 +48,7 @@ impl ImageService for Engine {
                 return Ok(found.iter().map(to_image).collect());
             }
         }
-        let store = self.0.store.clone();
-        let images = move || store.images().map_err(|e| error::from_store(store.root(), &e));
-        let mut images: Vec<Image> = self.0.background.run(images).await?.iter().map(to_image).collect();
+        let mut images: Vec<Image> = self.0.content.on_store(Store::images).await?.iter().map(to_image).collect();
         if let Some(repository) = repository {
             let by_id = found.map(|record| to_image(&record).id);
             images.retain(|image| by_id.as_ref() == Some(&image.id) || is_of(image, &repository));
@@ -63,7 +61,9 @@ impl ImageService for Engine {
     /// searches for its signatures, or reports why not.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
-        let Some(record) = self.0.find_usable(image.image.clone()).await? else { return Ok(ImageStatus::default()) };
+        let Some(record) = self.0.policy.find_usable(image.image.clone()).await? else {
+            return Ok(ImageStatus::default());
+        };
         let info = if verbose { verbose_info(&record)? } else { BTreeMap::new() };
         Ok(ImageStatus { image: Some(to_image(&record)), info })
     }
@@ -72,7 +72,7 @@ impl ImageService for Engine {
     /// caller's credential is checked that way (one request; nothing else is fetched then). See
     /// [`EngineOptions::trust_present_digests`](crate::EngineOptions::trust_present_digests).
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
-        self.0.check_running()?;
+        self.0.in_flight.check_running()?;
         self.0.check_handler(&request.image)?;
         let text = &request.image.image;
         if text.is_empty() {
@@ -83,15 +83,15 @@ impl ImageService for Engine {
             .canonical();
         let auth = request.auth.filter(|auth| !auth.is_anonymous());
         let before_visible = request.before_visible;
-        let job = PullJob { shared: Arc::clone(&self.0), reference, auth, before_visible: before_visible.clone() };
+        let job = PullJob { parts: Arc::clone(&self.0), reference, auth, before_visible: before_visible.clone() };
         let key = job.key();
-        // A job that runs does what its own pull wants to have done.
-        if self.0.pulls.has(&key) {
+        // A running job does not call this request's work.
+        if self.0.in_flight.pulls.has(&key) {
             before_visible.done().await?;
         }
-        // The caller that starts the job subscribes before it runs, and misses nothing.
+        // The caller that starts the job subscribes before the job runs, so that it gets every event.
         let mut seat = None;
-        let mut ticket = self.0.pulls.join(&key, |context| {
+        let mut ticket = self.0.in_flight.pulls.join(&key, |context| {
             seat = Some(context.hub.join(request.progress.clone()));
             job.run(context)
         });
@@ -104,27 +104,25 @@ impl ImageService for Engine {
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
-        let (shared, text) = (Arc::clone(&self.0), image.image.clone());
+        let (content, text) = (Arc::clone(&self.0.content), image.image.clone());
         let remove = move || {
-            let store = &shared.store;
+            let store = &content.store;
             let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
                 return Ok(());
             };
             let removed = store.remove_image(&record.id).map_err(|e| error::from_store(store.root(), &e))?;
             tracing::debug!(image = %record.id, bytes = removed.freed_bytes, "removed");
-            shared.known.forget(&record);
+            content.hints.forget(&record);
             Ok(())
         };
-        self.0.background.run(remove).await
+        self.0.content.background.run(remove).await
     }
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
-        let store = self.0.store.clone();
-        let totals = move || store.totals().map_err(|e| error::from_store(store.root(), &e));
-        let totals = self.0.background.run(totals).await?;
+        let totals = self.0.content.on_store(Store::totals).await?;
         let usage = FilesystemUsage {
-            timestamp: (self.0.options.clock)().max(1),
-            mountpoint: text_of(self.0.store.root()),
+            timestamp: self.0.content.now().max(1),
+            mountpoint: text_of(self.0.content.store.root()),
             used_bytes: Some(totals.bytes),
             inodes_used: Some(totals.inodes),
         };
@@ -132,7 +130,7 @@ impl ImageService for Engine {
     }
 }
 
-impl Shared {
+impl EngineParts {
     pub(crate) fn check_handler(&self, image: &ImageSpec) -> Result<()> {
         let handler = &image.runtime_handler;
         if handler.is_empty() || self.options.runtime_handlers.contains(handler) {
@@ -169,7 +167,7 @@ pub(crate) fn verbose_info(record: &ImageRecord) -> Result<BTreeMap<String, Stri
     };
     let config = ImageConfig::parse(&record.config).map_err(|e| failed(&e))?;
     let spec: serde_json::Value = oci::json::from_slice(&record.config).map_err(|e| failed(&e))?;
-    let chain_id = chain_ids(&config.rootfs.diff_ids).pop().map(|id| id.to_string()).unwrap_or_default();
+    let chain_id = chain(&config.rootfs.diff_ids).pop().map(|link| link.chain_id.to_string()).unwrap_or_default();
     let info = serde_json::json!({ "chainID": chain_id, "imageSpec": spec });
     Ok(BTreeMap::from([("info".to_owned(), info.to_string())]))
 }

@@ -9,8 +9,8 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use crate::inflate::{Compression, MemoryShare, Sink, Stopped};
 use cri_api::{Error, Result};
-use inflate::{Compression, MemoryShare, Sink, Stopped};
 use oci::{Algorithm, Digest};
 use store::{Lease, Store, TarError, UnpackError, UnpackedLayer};
 use tokio::sync::oneshot;
@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::background;
 use crate::background::Background;
-use crate::budget::Budget;
+use crate::budgets::MemoryBudget;
 use crate::error::{self, cancelled};
 use crate::hashing::Chore;
 use crate::intake::{self, InflateError, Intake};
@@ -34,14 +34,14 @@ const WORKSPACE: usize = 1 << 20;
 /// The least memory that a layer of so many compressed bytes needs.
 pub(crate) fn least(size: u64) -> usize {
     let window = usize::try_from(size).unwrap_or(usize::MAX).min(intake::WINDOW as usize);
-    window + LEAST * inflate::BUFFER + WORKSPACE
+    window + LEAST * crate::inflate::BUFFER + WORKSPACE
 }
 
 /// Parts of the engine that the threads of a layer work with.
 #[derive(Clone)]
-pub(crate) struct Hands {
+pub(crate) struct UnpackContext {
     pub(crate) background: Background,
-    pub(crate) budget: Budget,
+    pub(crate) budget: MemoryBudget,
     pub(crate) store: Store,
     pub(crate) lease: Arc<background::BlockingDrop<Lease>>,
     pub(crate) limits: Limits,
@@ -49,7 +49,7 @@ pub(crate) struct Hands {
     pub(crate) token: CancellationToken,
 }
 
-impl Hands {
+impl UnpackContext {
     /// Waits for the memory of a decoder's window.
     fn reserve_window(&self, bytes: usize) -> std::result::Result<MemoryShare, Stopped> {
         let wait = self.token.run_until_cancelled(self.budget.window(bytes));
@@ -59,7 +59,7 @@ impl Hands {
 
 /// A layer to make.
 pub(crate) struct Task {
-    pub(crate) hands: Hands,
+    pub(crate) context: UnpackContext,
     pub(crate) blob: Digest,
     pub(crate) size: u64,
     /// Of the diff id that is wanted.
@@ -98,24 +98,24 @@ impl Second {
 impl Task {
     /// First side: verify, inflate, fill the ring; and the second one where that needs no thread of its own.
     pub(crate) fn run(self, mut intake: Intake) -> Outcome {
-        let Self { hands, blob, size, algorithm, progress } = self;
+        let Self { context, blob, size, algorithm, progress } = self;
         let hash = Arc::new(TarHash::new(algorithm));
         let chores = [Arc::clone(&hash) as Arc<dyn Chore>, intake.chore()];
         intake.add_chore(Arc::clone(&chores[0]));
         let progress = Progress::every(PROGRESS_STEP, progress);
-        let (mut writer, reader) = ring(&hands.budget, &chores, progress);
+        let (mut writer, reader) = ring(&context.budget, &chores, progress);
         writer.hash_with(&hash);
         // The stream of a plain blob is the blob, whose digest is verified when the stream ends: it is not hashed again.
         let plain = (blob.algorithm() == algorithm).then_some(blob);
         let same = plain.is_some();
         let found = Findings::default();
         let untar =
-            Untar { hands: hands.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
+            Untar { context: context.clone(), size, reader, hash: Arc::clone(&hash), plain, found: Arc::clone(&found) };
         // Taken by the first of the two: the writer when the ring is full, or the end of this function.
         let second = Arc::new(Mutex::new(Start::Not(Box::new(untar))));
-        let (starting, background) = (Arc::clone(&second), hands.background.clone());
+        let (starting, background) = (Arc::clone(&second), context.background.clone());
         writer.start_with(move || Start::start(&starting, &background));
-        let inflated = inflate(intake, writer, size, &hands, (&hash, same), &found);
+        let inflated = inflate(intake, writer, size, &context, (&hash, same), &found);
         let second = std::mem::replace(&mut *second.lock(), Start::Gone);
         let untarred = match (second, &inflated) {
             (Start::Running(thread), _) => Second::Running(thread),
@@ -141,7 +141,7 @@ impl Start {
     fn start(this: &Mutex<Self>, background: &Background) {
         let mut state = this.lock();
         *state = match std::mem::replace(&mut *state, Self::Gone) {
-            Self::Not(untar) => match background.beside("layer-write", move || untar.run()) {
+            Self::Not(untar) => match background.on_own_thread("layer-write", move || untar.run()) {
                 Ok(answer) => Self::Running(answer),
                 Err(error) => Self::Failed(error::no_thread("writes a layer", &error)),
             },
@@ -165,13 +165,13 @@ fn inflate(
     mut intake: Intake,
     mut writer: RingWriter,
     size: u64,
-    hands: &Hands,
+    context: &UnpackContext,
     hash: (&TarHash, bool),
     found: &Findings,
 ) -> std::result::Result<(), InflateError> {
-    let limit = hands.limits.inflated(size);
-    let reserve = |bytes| hands.reserve_window(bytes);
-    let options = inflate::Options { reserve: &reserve, ..inflate::Options::default() };
+    let limit = context.limits.inflated(size);
+    let reserve = |bytes| context.reserve_window(bytes);
+    let options = crate::inflate::Options { reserve: &reserve, ..crate::inflate::Options::default() };
     let mut bounded = Bounded { writer: &mut writer, left: limit, over: 0 };
     let pumped = pump(&mut intake, &mut bounded, &options, hash, found);
     let pumped = match bounded.over {
@@ -200,7 +200,7 @@ fn inflate(
 /// Returns true if the bytes up to here cannot be decoded, whichever side found that.
 fn is_undecodable(error: &InflateError, found: &StreamFindings) -> bool {
     match error {
-        InflateError::Stream(inflate::Error::Corrupt(..)) => true,
+        InflateError::Stream(crate::inflate::Error::Corrupt(..)) => true,
         InflateError::UnpackStopped => found.is_malformed.load(Ordering::Acquire),
         _ => false,
     }
@@ -209,17 +209,17 @@ fn is_undecodable(error: &InflateError, found: &StreamFindings) -> bool {
 fn pump(
     intake: &mut Intake,
     writer: &mut Bounded<'_>,
-    options: &inflate::Options<'_>,
+    options: &crate::inflate::Options<'_>,
     (hash, plain): (&TarHash, bool),
     found: &Findings,
 ) -> std::result::Result<(), InflateError> {
-    let mut told = |compression| {
+    let mut detected = |compression| {
         found.compression.get_or_init(|| compression);
         if compression == Compression::Plain && plain {
             hash.forgo();
         }
     };
-    Ok(inflate::run(intake, writer, options, &mut told)?)
+    Ok(crate::inflate::run(intake, writer, options, &mut detected)?)
 }
 
 /// A ring that takes so many bytes at most.
@@ -247,7 +247,7 @@ impl Sink for Bounded<'_> {
 
 /// Second side: hash and unpack.
 struct Untar {
-    hands: Hands,
+    context: UnpackContext,
     /// Bytes of the blob.
     size: u64,
     reader: RingReader,
@@ -259,7 +259,8 @@ struct Untar {
 
 impl Untar {
     fn run(self) -> Untarred {
-        let Self { hands: Hands { store, lease, limits, token, .. }, size, mut reader, hash, plain, found } = self;
+        let Self { context: UnpackContext { store, lease, limits, token, .. }, size, mut reader, hash, plain, found } =
+            self;
         let ingest = store.new_layer(&lease).map_err(|e| error::from_store(store.root(), &e))?;
         let ingest = ingest.of_blob(size, limits.entries(size));
         let unpacked = ingest.unpack(&mut reader, &|| token.is_cancelled());

@@ -6,6 +6,8 @@ use std::fmt;
 use base64::Engine as _;
 use zeroize::Zeroize as _;
 
+use crate::{Algorithm, Digest};
+
 /// A secret text. It has no `Display`, no `Serialize`, its `Debug` shows nothing of it, and its memory is wiped when
 /// it goes.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -43,6 +45,24 @@ impl fmt::Debug for Secret {
     }
 }
 
+/// The ID of a credential: equal credentials have equal IDs, and no ID shows its credential.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct CredentialId(Digest);
+
+impl CredentialId {
+    /// Returns the ID of pulls without a credential.
+    #[must_use]
+    pub fn anonymous() -> Self {
+        RegistryAuth::default().id()
+    }
+}
+
+impl fmt::Debug for CredentialId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("CredentialId(…)")
+    }
+}
+
 /// The credential of one pull, with the fields of CRI's `AuthConfig`.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct RegistryAuth {
@@ -75,6 +95,27 @@ impl RegistryAuth {
             && self.auth.is_empty()
             && self.identity_token.is_empty()
             && self.registry_token.is_empty()
+    }
+
+    /// Returns the ID by which this credential is compared with others. All anonymous credentials have the same one.
+    #[must_use]
+    pub fn id(&self) -> CredentialId {
+        let mut hasher = Algorithm::Sha256.hasher();
+        if !self.is_anonymous() {
+            let parts = [
+                self.username.as_str(),
+                self.password.expose(),
+                self.auth.expose(),
+                self.server_address.as_str(),
+                self.identity_token.expose(),
+                self.registry_token.expose(),
+            ];
+            for part in parts {
+                hasher.update(&(part.len() as u64).to_le_bytes());
+                hasher.update(part.as_bytes());
+            }
+        }
+        CredentialId(hasher.finish())
     }
 
     /// User name and password, from their own fields or out of `auth` (base64 with or without padding, split at the
@@ -120,6 +161,19 @@ mod tests {
         for secret in ["ada", "swordfish", "c3dv", "idtok", "regtok"] {
             assert!(!shown.contains(secret), "{shown}");
         }
+    }
+
+    #[test]
+    fn different_credentials_have_different_ids() {
+        let id = |user: &str, password: &str| RegistryAuth::basic(user, password).id();
+        assert_eq!(id("ab", "c"), id("ab", "c"));
+        assert_ne!(id("ab", "c"), id("a", "bc"), "no other split of the same text");
+        assert_ne!(id("ab", "c"), CredentialId::anonymous());
+        let token = |token: &str| RegistryAuth { registry_token: Secret::new(token), ..RegistryAuth::default() };
+        assert_ne!(token("c").id(), token("d").id());
+        let elsewhere = RegistryAuth { server_address: "r.example".into(), ..RegistryAuth::default() };
+        assert_eq!(elsewhere.id(), CredentialId::anonymous(), "there is no secret in it");
+        assert!(!format!("{:?}", id("ada", "swordfish")).contains(|c: char| c.is_ascii_digit()));
     }
 
     #[test]

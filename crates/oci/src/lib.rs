@@ -25,7 +25,7 @@ mod quantity;
 mod reference;
 pub mod text;
 
-pub use auth::{RegistryAuth, Secret};
+pub use auth::{CredentialId, RegistryAuth, Secret};
 pub use config::{ConfigError, ImageConfig, RootFs, RunConfig};
 pub use descriptor::Descriptor;
 pub use digest::{Algorithm, Digest, DigestError, Hasher, Verifier, VerifyError, chain_id};

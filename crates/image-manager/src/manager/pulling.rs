@@ -18,22 +18,22 @@ use crate::{
 };
 
 impl ImageManager {
-    pub(super) async fn pull(
+    pub(super) async fn pull<'a>(
         &self,
-        request: &EnsureImageRequest,
-        lookup: &mut CredentialLookup<'_>,
+        request: &'a EnsureImageRequest,
+        lookup: &mut CredentialLookup<'a>,
         mark: Mark,
         before: Presence,
     ) -> Result<EnsuredImage, EnsureImageError> {
-        let registry = registry(lookup.image());
-        let subject = self.subject(request, &registry, lookup).await;
+        let image = lookup.image();
+        let subject = self.subject(request, lookup).await;
         self.respect_backoff(request, &subject)?;
         let found = lookup.resolve().await?;
         self.record_missing_secrets(request, &found);
         self.record_event(request, Outcome::Pulling);
         let asked = (self.clock)();
         let spec = ImageSpec {
-            image: lookup.image().to_owned(),
+            image: image.sent.clone(),
             annotations: request.pod.annotations.clone(),
             user_specified_image: request.image.clone(),
             runtime_handler: request.runtime_handler.clone(),
@@ -43,6 +43,7 @@ impl ImageManager {
             image: request.image.clone(),
             recheck: (request.policy == PullPolicy::IfNotPresent).then(|| self.recheck(request, &spec, &found)),
             spec: spec.clone(),
+            reference: image.reference.clone(),
             sandbox: request.sandbox.clone(),
             candidates: Arc::clone(&found.candidates),
             priority: request.priority,
@@ -151,9 +152,9 @@ impl ImageManager {
     pub(crate) async fn subject<'a>(
         &self,
         request: &'a EnsureImageRequest,
-        registry: &'a str,
-        lookup: &mut CredentialLookup<'_>,
+        lookup: &mut CredentialLookup<'a>,
     ) -> Subject<'a> {
+        let registry = lookup.image().registry();
         Subject {
             namespace: &request.pod.namespace,
             name: &request.pod.name,
@@ -174,9 +175,9 @@ impl ImageManager {
         };
         let image = lookup.image();
         if !blocks {
-            return marks(image, registry, lookup.requester());
+            return marks(&image.sent, registry, lookup.requester());
         }
-        let (image, registry, requester) = (image.to_owned(), registry.to_owned(), lookup.requester().clone());
+        let (image, registry, requester) = (image.sent.clone(), registry.to_owned(), lookup.requester().clone());
         // An unknown fingerprint counts as a new one: the pull is tried.
         tokio::task::spawn_blocking(move || marks(&image, &registry, &requester)).await.unwrap_or_default()
     }
@@ -233,9 +234,4 @@ fn note(needed: Option<u64>, room: &Room) -> String {
     };
     let problem = room.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
     format!("{needed}{done}{problem}")
-}
-
-/// Returns the registry host of an image.
-pub(crate) fn registry(image: &str) -> String {
-    oci::Reference::parse(image).map_or_else(|_| String::new(), |reference| reference.domain().to_owned())
 }

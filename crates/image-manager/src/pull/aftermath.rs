@@ -9,7 +9,7 @@ use std::time::Duration;
 use cri_api::{ImageService, ImageSpec};
 
 use super::context::PullContext;
-use super::hub::Hub;
+use super::monitor::ProgressMonitor;
 use crate::{Presence, PullIntent};
 
 /// Delays between inspections after a call was cancelled. No service commits for longer than their sum.
@@ -33,7 +33,7 @@ pub(super) struct Aftermath<'a> {
 /// Result of an inspection of the image.
 enum ImageArrival {
     /// The pull made this image present.
-    Came(String),
+    Present(String),
     /// The pull has made no image present so far.
     Nothing,
     /// The service did not answer.
@@ -43,7 +43,7 @@ enum ImageArrival {
 impl Aftermath<'_> {
     /// Inspects the image until it is seen or can no longer appear. `given_up`: the call was cancelled, so that an absent image
     /// may still appear for a while; otherwise the service has answered, and one inspection is enough.
-    pub(super) async fn watch(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
+    pub(super) async fn watch(&self, intent: PullIntent, given_up: bool, monitor: &ProgressMonitor) {
         let mut seen = ImageArrival::Unknown;
         for wait in [Duration::ZERO].into_iter().chain(LOOKS) {
             let look = async {
@@ -52,15 +52,15 @@ impl Aftermath<'_> {
             };
             tokio::select! {
                 biased;
-                () = self.context.shutdown.cancelled() => return self.last_look(intent, given_up, hub).await,
+                () = self.context.shutdown.cancelled() => return self.last_look(intent, given_up, monitor).await,
                 look = look => seen = look,
             }
-            if matches!(seen, ImageArrival::Came(_)) || (!given_up && matches!(seen, ImageArrival::Nothing)) {
+            if matches!(seen, ImageArrival::Present(_)) || (!given_up && matches!(seen, ImageArrival::Nothing)) {
                 break;
             }
         }
         match seen {
-            ImageArrival::Came(image_ref) => came(intent, &image_ref).await,
+            ImageArrival::Present(image_ref) => came(intent, &image_ref).await,
             ImageArrival::Nothing => intent.failed().await,
             ImageArrival::Unknown => intent.keep().await,
         }
@@ -68,11 +68,11 @@ impl Aftermath<'_> {
 
     /// Inspects the image at the end of the process. A service that reports progress and was not about to commit will not make
     /// the image present; for any other the outcome is unknown, and the next start finds the intent.
-    async fn last_look(&self, intent: PullIntent, given_up: bool, hub: &Hub) {
+    async fn last_look(&self, intent: PullIntent, given_up: bool, monitor: &ProgressMonitor) {
         tokio::time::sleep(LOOKS[0]).await;
         match tokio::time::timeout(LAST_LOOK, self.inspect()).await {
-            Ok(ImageArrival::Came(image_ref)) => came(intent, &image_ref).await,
-            Ok(ImageArrival::Nothing) if !given_up || hub.is_before_commit() => intent.failed().await,
+            Ok(ImageArrival::Present(image_ref)) => came(intent, &image_ref).await,
+            Ok(ImageArrival::Nothing) if !given_up || monitor.is_before_commit() => intent.failed().await,
             Ok(ImageArrival::Nothing | ImageArrival::Unknown) | Err(_) => intent.keep().await,
         }
     }
@@ -83,7 +83,7 @@ impl Aftermath<'_> {
             (Presence::Absent, _) => ImageArrival::Nothing,
             (now, before) if now == *before => ImageArrival::Nothing,
             // Where the presence before the pull is not known, the image counts as pulled: the registry decides who may use it.
-            (Presence::Present { image_ref }, _) => ImageArrival::Came(image_ref),
+            (Presence::Present { image_ref }, _) => ImageArrival::Present(image_ref),
         }
     }
 }
@@ -94,10 +94,10 @@ async fn came(intent: PullIntent, image_ref: &str) {
         Ok(()) => tracing::info!(
             image,
             image_ref,
-            "a pull that was given up has brought its image: the registry is asked before it is used"
+            "an abandoned pull has made its image present: the registry is asked before the image is used"
         ),
         // The intent stays on disk, with the same effect.
-        Err(error) => tracing::error!(image, %error, "an image that was brought could not be recorded"),
+        Err(error) => tracing::error!(image, %error, "the image of an abandoned pull could not be recorded"),
     }
 }
 
@@ -109,7 +109,7 @@ pub(super) async fn presence(service: &dyn ImageService, spec: &ImageSpec) -> Pr
             None => Presence::Absent,
         },
         Err(error) => {
-            tracing::debug!(image = spec.image, %error, "whether an image is here cannot be told");
+            tracing::debug!(image = spec.image, %error, "cannot check whether the image is present");
             Presence::NotChecked
         }
     }

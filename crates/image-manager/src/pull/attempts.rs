@@ -7,7 +7,7 @@ use std::time::Duration;
 use credentials::Candidate;
 use cri_api::{Error, ImageService, Kind, PullImageRequest, Reason};
 
-use super::hub::Hub;
+use super::monitor::ProgressMonitor;
 use super::progress::{Exceeded, Limits};
 use super::throttle::Throttle;
 use super::time::Timeline;
@@ -30,7 +30,7 @@ pub(super) struct Failed {
 
 impl Failed {
     /// Returns true if a service may have made the image present all the same: it did not report the cause of its failure.
-    pub(super) fn may_have_brought(&self) -> bool {
+    pub(super) fn may_have_pulled(&self) -> bool {
         self.tries.iter().any(|attempt| {
             matches!(
                 attempt.error.kind(),
@@ -45,7 +45,7 @@ pub(super) struct Attempts<'a> {
     pub(super) service: &'a dyn ImageService,
     pub(super) throttle: &'a Throttle,
     pub(super) time: &'a Timeline,
-    pub(super) hub: &'a Hub,
+    pub(super) monitor: &'a ProgressMonitor,
     pub(super) limits: Limits,
     pub(super) deadline: Option<Duration>,
 }
@@ -76,10 +76,10 @@ impl Attempts<'_> {
                 // However long it takes: a pull does not fail half-way because others begin. A bucket that never holds a
                 // token has refused the first attempt.
                 let _ = self.throttle.pass(Duration::MAX).await;
-                self.hub.reset();
+                self.monitor.reset();
             }
             let auth = candidates.get(index).map(|candidate| candidate.auth.clone());
-            let request = PullImageRequest { auth, progress: self.hub.sink(), ..request.clone() };
+            let request = PullImageRequest { auth, progress: self.monitor.sink(), ..request.clone() };
             let exceeded = tokio::select! {
                 result = self.service.pull_image(request) => match result {
                     Ok(image_ref) => {
@@ -97,7 +97,7 @@ impl Attempts<'_> {
                         continue;
                     }
                 },
-                exceeded = self.hub.exceeded(self.limits) => exceeded,
+                exceeded = self.monitor.exceeded(self.limits) => exceeded,
                 exceeded = self.overdue(deadline) => exceeded,
             };
             // The next credential would be as slow.
@@ -111,6 +111,6 @@ impl Attempts<'_> {
     async fn overdue(&self, deadline: Option<(Duration, Duration)>) -> Exceeded {
         let Some((limit, at)) = deadline else { return std::future::pending().await };
         self.time.until(at).await;
-        Exceeded::Long { limit, seen: self.hub.seen() }
+        Exceeded::Long { limit, seen: self.monitor.seen() }
     }
 }

@@ -12,8 +12,8 @@ use super::aftermath::{Aftermath, presence};
 use super::attempts::{Attempts, Try};
 use super::board::OnBoard;
 use super::context::PullContext;
-use super::flight::{Ending, PullFlight, next_recheck};
-use super::hub::Hub;
+use super::monitor::ProgressMonitor;
+use super::shared_pull::{Ending, RunningJob, next_recheck};
 use super::turns::QueueSlot;
 use super::wanted::{Mark, PullFailed};
 use crate::{Attempt, Cause, Metrics, Presence, PullFailure, PullIntent};
@@ -38,7 +38,7 @@ pub(super) struct Work {
 }
 
 /// An image that was pulled, and is not recorded yet.
-struct Brought {
+struct PulledImage {
     image_ref: String,
     used: Option<usize>,
     pulling: Duration,
@@ -47,66 +47,66 @@ struct Brought {
 
 impl Work {
     /// Runs to the end, or until no caller is waiting.
-    pub(super) async fn run(mut self, flight: PullFlight) {
+    pub(super) async fn run(mut self, job: RunningJob) {
         let PullerOptions { linger, coalesce, .. } = self.context.options();
         let linger = if coalesce { linger } else { Duration::ZERO };
         let context = Arc::clone(&self.context);
-        let brought = tokio::select! {
+        let pulled = tokio::select! {
             // A pulled image is recorded, even if all callers leave at the same moment.
             biased;
-            brought = self.bring(&flight) => brought,
+            pulled = self.pull(&job) => pulled,
             () = context.shutdown.cancelled() => Err(Some(Ending::ShuttingDown)),
-            () = context.unless_draining(flight.abandoned(|pull| pull.linger(linger))) => {
-                tracing::debug!(image = self.image, "the pull is given up: nobody waits for it any more");
+            () = context.unless_draining(job.abandoned(|pull| pull.linger(linger))) => {
+                tracing::debug!(image = self.image, "the pull is given up: no request waits for it any more");
                 Err(None)
             }
         };
-        match brought {
-            Ok(brought) => {
-                self.on_board.pulled(&brought.image_ref);
-                flight.land(self.keep(brought).await);
+        match pulled {
+            Ok(pulled) => {
+                self.on_board.pulled(&pulled.image_ref);
+                job.land(self.keep(pulled).await);
             }
             Err(ending) => {
                 if let Some((cause, message)) = ending.as_ref().and_then(cause) {
                     context.metrics.failed(cause);
                     self.on_board.failed(cause, &message);
                 }
-                let hub = flight.shared().hub.clone();
+                let monitor = job.shared().monitor.clone();
                 match ending {
-                    Some(ending) => flight.land(ending),
-                    None => drop(flight),
+                    Some(ending) => job.land(ending),
+                    None => drop(job),
                 }
-                self.end(&hub).await;
+                self.end(&monitor).await;
             }
         }
     }
 
     /// Ends an abandoned or failed pull. No caller is waiting for it, and the next one gets its turn.
-    async fn end(self, hub: &Hub) {
+    async fn end(self, monitor: &ProgressMonitor) {
         let Self { context, place, on_board, spec, before, intent, given_up, .. } = self;
         drop((on_board, place));
         let Some(intent) = intent else { return };
         if context.frees_what_is_unknown() {
-            Aftermath { context: &context, spec, before }.watch(intent, given_up, hub).await;
+            Aftermath { context: &context, spec, before }.watch(intent, given_up, monitor).await;
         } else {
             intent.failed().await;
         }
     }
 
     /// Pulls the image when it gets its turn. `Err` is the ending of the pull, `None` if no caller is waiting.
-    async fn bring(&mut self, flight: &PullFlight) -> Result<Brought, Option<Ending>> {
+    async fn pull(&mut self, job: &RunningJob) -> Result<PulledImage, Option<Ending>> {
         let span = tracing::debug_span!("wait_for_turn", image = self.image);
         let waited = self.place.turn().instrument(span).await;
         if self.context.draining.is_cancelled() {
             // It got its turn because the pulls before it ended.
             return Err(Some(Ending::ShuttingDown));
         }
-        if flight.retire() {
+        if job.retire() {
             return Err(None);
         }
-        flight.shared().begin();
+        job.shared().begin();
         self.on_board.begin();
-        self.look_again(flight, waited).await?;
+        self.recheck_waiters(job, waited).await?;
 
         let context = &*self.context;
         let options = context.options();
@@ -129,14 +129,14 @@ impl Work {
             image: self.spec.clone(),
             auth: None,
             sandbox: self.sandbox.clone(),
-            progress: flight.shared().hub.sink(),
+            progress: job.shared().monitor.sink(),
             before_visible,
         };
         let attempts = Attempts {
             service: &*context.service,
             throttle: &context.throttle,
             time: &context.time,
-            hub: &flight.shared().hub,
+            monitor: &job.shared().monitor,
             limits: options.speed(),
             deadline: options.overall(),
         };
@@ -146,12 +146,12 @@ impl Work {
         match result {
             Ok((image_ref, used)) => {
                 context.ended();
-                Ok(Brought { image_ref, used, pulling, intent: self.intent.take() })
+                Ok(PulledImage { image_ref, used, pulling, intent: self.intent.take() })
             }
             Err(failed) => {
                 self.given_up = failed.given_up;
-                let doubt = failed.may_have_brought() && context.frees_what_is_unknown();
-                if !doubt && let Some(intent) = self.intent.take() {
+                let is_uncertain = failed.may_have_pulled() && context.frees_what_is_unknown();
+                if !is_uncertain && let Some(intent) = self.intent.take() {
                     intent.failed().await;
                 }
                 Err(Some(Ending::Failed(failed.tries)))
@@ -161,15 +161,15 @@ impl Work {
 
     /// Checks again for the waiters whose inspection of the image may be out of date whether they need the pull at all. `Err`: no
     /// waiter is left.
-    async fn look_again(&self, flight: &PullFlight, waited: bool) -> Result<(), Option<Ending>> {
+    async fn recheck_waiters(&self, job: &RunningJob, waited: bool) -> Result<(), Option<Ending>> {
         let now = self.context.mark();
         let outdated = |mark: Mark| waited || mark != now;
-        while let Some((waiter, recheck)) = next_recheck(flight, outdated) {
+        while let Some((waiter, recheck)) = next_recheck(job, outdated) {
             // If one waiter needs the pull, the image is pulled for all of them.
             let Some(image_ref) = recheck().await else { return Ok(()) };
-            flight.shared().running.set_present();
-            flight.answer_one(waiter, Ending::Found(image_ref));
-            if flight.retire() {
+            job.shared().running.set_present();
+            job.answer_one(waiter, Ending::Found(image_ref));
+            if job.retire() {
                 return Err(None);
             }
         }
@@ -177,8 +177,8 @@ impl Work {
     }
 
     /// Records the pulled image, and gives the next pull its turn.
-    async fn keep(self, brought: Brought) -> Ending {
-        let Brought { image_ref, used, pulling, intent } = brought;
+    async fn keep(self, pulled: PulledImage) -> Ending {
+        let PulledImage { image_ref, used, pulling, intent } = pulled;
         let candidate = used.and_then(|index| self.candidates.get(index));
         let recorded = match intent {
             None => None,

@@ -1,9 +1,9 @@
-//! [`Puller`]: pulls images for all requests: in an order, within limits, and each image once.
+//! [`Puller`]: orders, limits and records the pulls of all requests. The work itself is shared in the image service.
 //!
 //! It decides nothing about whether an image is to be pulled and records no events: the manager does both, and calls it.
-//! A pull is a task of its own. Requests for the same image with the same credentials share one ([`flight`]); each may be
-//! cancelled at any time, and the pull ends when the last one is. The steps of a pull are in [`job`], the key by which
-//! requests share one in [`key`], limits and order in [`order`], the rate of starts in [`bucket`], the speed limits in
+//! A pull is a task of its own. Requests for the same image with the same credentials take one turn together
+//! ([`shared_pull`], [`request_key`]); each may be cancelled at any time, and the pull ends when the last one is. The steps of a
+//! pull are in [`job`], limits and order in [`order`], the rate of starts in [`bucket`], the speed limits in
 //! [`progress`], and the end of an abandoned pull in [`aftermath`]. The [`board`] shows pulls to users.
 
 mod aftermath;
@@ -11,14 +11,14 @@ mod attempts;
 mod board;
 mod bucket;
 mod context;
-mod flight;
-mod hub;
 mod in_flight;
 mod job;
-mod key;
+mod monitor;
 mod options;
 mod order;
 mod progress;
+mod request_key;
+mod shared_pull;
 mod throttle;
 mod time;
 mod turns;
@@ -41,11 +41,11 @@ pub use watched::WatchedPulls;
 use self::attempts::Try;
 use self::board::OnBoard;
 use self::context::PullContext;
-use self::flight::{Ending, Flights, PullFlight, SharedPull, Waiting};
-use self::hub::Hub;
 use self::job::Work;
-use self::key::PullKey;
+use self::monitor::ProgressMonitor;
 use self::order::PullLimits;
+use self::request_key::RequestKey;
+use self::shared_pull::{Ending, RunningJob, SharedPull, SharedPulls, Waiting};
 use self::time::Timeline;
 use self::turns::{QueueSlot, Turns};
 use crate::{Attempt, Clock, Metrics, PullFailure, PullRecords};
@@ -53,7 +53,7 @@ use crate::{Attempt, Clock, Metrics, PullFailure, PullRecords};
 /// Pulls images.
 pub(crate) struct Puller {
     context: Arc<PullContext>,
-    flights: Flights,
+    pulls: SharedPulls,
     turns: Arc<Turns>,
     board: PullBoard,
     /// Number of the next request that shares nothing.
@@ -74,7 +74,7 @@ impl Puller {
         let turns = Turns::new(PullLimits::of(&options), time.clone(), Arc::clone(&metrics));
         board.set_turns(Arc::clone(&turns));
         let context = Arc::new(PullContext::new(service, records, options, time, metrics));
-        Arc::new(Self { context, flights: Flights::default(), turns, board, alone: AtomicU64::new(0) })
+        Arc::new(Self { context, pulls: SharedPulls::default(), turns, board, alone: AtomicU64::new(0) })
     }
 
     /// Returns a mark that changes with every successful pull. Taken before the caller inspects the image.
@@ -89,14 +89,14 @@ impl Puller {
             return Err(PullFailed::ShuttingDown);
         }
         let alone = (!self.context.options().coalesce).then(|| self.alone.fetch_add(1, Ordering::Relaxed));
-        let key = PullKey::of(&wanted, alone);
+        let key = RequestKey::of(&wanted, alone);
         let waiting = Waiting { recheck: wanted.recheck.take(), mark: wanted.mark };
         let mut places = None;
-        let (mut ticket, flight) = self.flights.join(&key, waiting, || {
-            let place = self.turns.join(&registry(&wanted), wanted.priority);
-            let hub = Hub::new(self.context.time.clone(), Arc::clone(&self.context.metrics));
-            let on_board = self.board.enter(&wanted.image, hub.state(), Some(place.id()));
-            let shared = SharedPull::new(hub, place.id(), Arc::clone(on_board.pull()));
+        let (mut ticket, flight) = self.pulls.join(&key, waiting, || {
+            let place = self.turns.join(wanted.registry(), wanted.priority);
+            let monitor = ProgressMonitor::new(self.context.time.clone(), Arc::clone(&self.context.metrics));
+            let on_board = self.board.enter(&wanted.image, monitor.state(), Some(place.id()));
+            let shared = SharedPull::new(monitor, place.id(), Arc::clone(on_board.pull()));
             places = Some((place, on_board));
             shared
         });
@@ -108,12 +108,12 @@ impl Puller {
             }
             None => {
                 self.context.metrics.coalesced();
-                tracing::debug!(image = wanted.image, "joins a pull of another");
+                tracing::debug!(image = wanted.image, "joins the pull of another request");
                 self.turns.raise(ticket.shared().place, wanted.priority);
                 true
             }
         };
-        let subscription = ticket.shared().hub.subscribe(wanted.progress.clone());
+        let subscription = ticket.shared().monitor.subscribe(wanted.progress.clone());
         let ending = ticket.wait().await;
         drop((subscription, waiter));
         self.answer(&wanted, ending, joined).await
@@ -144,8 +144,8 @@ impl Puller {
     }
 
     /// Runs a pull as a task.
-    fn start(&self, wanted: &Wanted, flight: PullFlight, place: QueueSlot, on_board: OnBoard) {
-        let registry = registry(wanted);
+    fn start(&self, wanted: &Wanted, flight: RunningJob, place: QueueSlot, on_board: OnBoard) {
+        let registry = wanted.registry();
         let span = tracing::debug_span!("image_pull", image = wanted.image, registry, priority = wanted.priority);
         let work = Work {
             context: Arc::clone(&self.context),
@@ -203,15 +203,9 @@ impl Puller {
             return;
         }
         if let Err(error) = records.add(&wanted.image, image_ref, candidate).await {
-            tracing::error!(image = wanted.image, %error, "a pulled image could not be recorded for one who waited for it");
+            tracing::error!(image = wanted.image, %error, "a pulled image could not be recorded for a request that waited for it");
         }
     }
-}
-
-/// The registry of an image; its whole name, where that is no reference.
-fn registry(wanted: &Wanted) -> String {
-    let registry = oci::Reference::parse(&wanted.spec.image).map(|name| name.domain().to_owned());
-    registry.unwrap_or_else(|_| wanted.spec.image.clone())
 }
 
 /// The causes of a failure for one waiter: with the sources of its own credentials.

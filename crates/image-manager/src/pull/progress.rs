@@ -1,5 +1,5 @@
 //! [`Progress`]: the state of a pull, from the progress events of its service, and whether the pull is fast enough. Pure:
-//! the caller passes the time. The [`Hub`](super::hub::Hub) keeps one for each pull.
+//! the caller passes the time. The [`ProgressMonitor`](super::monitor::ProgressMonitor) keeps one for each pull.
 //!
 //! The limits do not apply to a service that reports no progress, nor while a pull neither resolves its name nor fetches a
 //! layer, because it commits, unpacks, or waits for a layer of another pull.
@@ -47,7 +47,7 @@ pub(super) struct Seen {
     /// True if the reference was not resolved yet.
     resolving: bool,
     /// True if the service reported any progress.
-    told: bool,
+    reported: bool,
     /// Bytes of layers that were fetched.
     done: u64,
     /// Bytes of layers in total.
@@ -212,8 +212,8 @@ impl Progress {
             _ => 0,
         };
         let done = self.layers.values().map(|layer| layer.done).sum();
-        let told = self.resolved.is_some() || !self.layers.is_empty();
-        Seen { resolving: self.is_resolving(), told, done, of }
+        let reported = self.resolved.is_some() || !self.layers.is_empty();
+        Seen { resolving: self.is_resolving(), reported, done, of }
     }
 
     /// Returns the total of received compressed bytes.
@@ -271,7 +271,7 @@ impl Progress {
 
     /// Returns true if the service reports progress and has not begun to commit.
     pub(super) fn is_before_commit(&self) -> bool {
-        (self.resolving || self.seen().told) && !self.committing
+        (self.resolving || self.seen().reported) && !self.committing
     }
 
     fn is_resolving(&self) -> bool {
@@ -324,7 +324,7 @@ impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self { resolving: true, .. } => f.write_str("; the registry had not said what the name stands for"),
-            Self { told: false, .. } => Ok(()),
+            Self { reported: false, .. } => Ok(()),
             Self { done, of, .. } => write!(f, "; {done} of {of} bytes had come"),
         }
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use credentials::Candidate;
 use cri_api::{ImageSpec, PodSandboxConfig, ProgressSink};
+use oci::Reference;
 
 use super::in_flight::WantedBy;
 use crate::{Presence, PullFailure, RecordsError};
@@ -24,6 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) image: String,
     /// The image as it is sent to the service.
     pub(crate) spec: ImageSpec,
+    /// The parsed name of `spec`; `None` if only the service can parse it.
+    pub(crate) reference: Option<Reference>,
     /// The pod's sandbox, where there is one.
     pub(crate) sandbox: Option<PodSandboxConfig>,
     /// Credentials to try, in this order; none means one anonymous attempt.
@@ -43,12 +46,20 @@ pub(crate) struct Wanted {
     pub(crate) before: Presence,
 }
 
+impl Wanted {
+    /// Returns the registry of the image; the whole name if it could not be parsed.
+    pub(super) fn registry(&self) -> &str {
+        self.reference.as_ref().map_or(self.spec.image.as_str(), Reference::domain)
+    }
+}
+
 #[cfg(test)]
 impl Wanted {
     /// An anonymous pull of an image whose presence need not be checked.
     pub(super) fn new(spec: ImageSpec) -> Self {
         Self {
             image: spec.image.clone(),
+            reference: Reference::parse(&spec.image).ok(),
             spec,
             sandbox: None,
             candidates: Arc::new([]),

@@ -7,7 +7,7 @@ use oci::{Reference, ReferenceError, bare_name};
 
 use super::pulled::CachedRecord;
 use super::record::{RecordedAccount, RecordedCredentials, RecordedSecret};
-use crate::{Access, Doubt, Grant};
+use crate::{Access, AccessUnverified, Grant};
 
 /// A check adds no secret to a record that has at least this many.
 const GROWS_TO: usize = 100;
@@ -40,7 +40,7 @@ pub(super) fn before_asking<'a>(held: &'a CachedRecord, image: &str) -> Result<B
     let name = bare_name(image)?;
     let mapping = &held.record.mapping;
     if mapping.is_empty() {
-        return Ok(Before::Decided(Access::MustVerify(Doubt::NoRecord)));
+        return Ok(Before::Decided(Access::MustVerify(AccessUnverified::NoRecord)));
     }
     let exact = mapping.get_key_value(name).map(|(name, recorded)| (name.as_str(), recorded));
     if exact.is_some_and(|(_, recorded)| recorded.node_pods_accessible) {
@@ -51,10 +51,10 @@ pub(super) fn before_asking<'a>(held: &'a CachedRecord, image: &str) -> Result<B
         return Ok(Before::Decided(Access::Granted(Grant::NodeAccessible)));
     }
     if named.all().next().is_none() {
-        return Ok(Before::Decided(Access::MustVerify(Doubt::NotRecordedByThisName)));
+        return Ok(Before::Decided(Access::MustVerify(AccessUnverified::NotRecordedByThisName)));
     }
     if named.all().all(|(_, recorded)| recorded.is_empty()) {
-        return Ok(Before::Decided(Access::MustVerify(Doubt::NoRecord)));
+        return Ok(Before::Decided(Access::MustVerify(AccessUnverified::NoRecord)));
     }
     Ok(Before::Ask(named))
 }
@@ -95,7 +95,7 @@ impl<'a> Named<'a> {
                 return (Access::Granted(Grant::CredentialMatches), None);
             }
         }
-        (Access::MustVerify(Doubt::NoMatchingCredential), None)
+        (Access::MustVerify(AccessUnverified::NoMatchingCredential), None)
     }
 }
 

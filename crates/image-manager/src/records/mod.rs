@@ -47,7 +47,7 @@ use std::sync::Arc;
 use credentials::Candidate;
 use tokio::sync::oneshot;
 
-use crate::{Access, Doubt, Grant, MustPullResult};
+use crate::{Access, AccessUnverified, Grant, MustPullResult};
 
 use check::{Before, Named};
 use files::Use;
@@ -122,7 +122,7 @@ impl PullRecords {
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
     ) -> Result<Access, E> {
         if image_ref.is_empty() {
-            return Ok(Access::MustVerify(Doubt::NoRecord));
+            return Ok(Access::MustVerify(AccessUnverified::NoRecord));
         }
         let checked = self.check(image, image_ref, candidates).await;
         self.count(checked.as_ref().ok().map(|(said, _)| *said));
@@ -166,7 +166,7 @@ impl PullRecords {
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
     ) -> Result<Access, E> {
         if image_ref.is_empty() {
-            return Ok(Access::MustVerify(Doubt::NoRecord));
+            return Ok(Access::MustVerify(AccessUnverified::NoRecord));
         }
         self.check(image, image_ref, candidates).await.map(|(said, _)| said.access)
     }
@@ -273,7 +273,7 @@ impl PullRecords {
         if let Some(grant) = policy.exempts(image, pulled_by_us) {
             return Err(Said::plainly(Access::Granted(grant)));
         }
-        held.ok_or(Said::plainly(Access::MustVerify(Doubt::NoRecord)))
+        held.ok_or(Said::plainly(Access::MustVerify(AccessUnverified::NoRecord)))
     }
 
     /// Counts an answer; `None`: the pod's credentials could not be had.
@@ -318,7 +318,7 @@ struct Said {
 }
 
 impl Said {
-    const BROKEN: Self = Self { access: Access::MustVerify(Doubt::RecordUnreadable), broken: true };
+    const BROKEN: Self = Self { access: Access::MustVerify(AccessUnverified::RecordUnreadable), broken: true };
 
     fn plainly(access: Access) -> Self {
         Self { access, broken: false }

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeSet;
 
-use bytes::Bytes;
 use cri_api::{Error, Kind, Reason, Result};
 use futures::future::{BoxFuture, FutureExt as _};
 use oci::{Descriptor, Document, ImageConfig, Index, Manifest, ManifestError, Platform, media_type};
 
+use crate::destination::image::ChosenManifest;
 use crate::error::{damaged, invalid, is_runtime_only, runtime_only};
 use crate::options::{EngineOptions, UnsupportedImages};
 use crate::source::{RawDocument, Source};
@@ -22,19 +22,6 @@ const MAX_PLATFORM: usize = 80;
 /// Reason for which the runtime must not pull an image.
 const URLS: &str = "unsupportedImages: runtime does not count for an image with urls, which the runtime would request";
 
-/// The manifest that was chosen.
-#[derive(Debug)]
-pub(crate) struct Chosen {
-    pub(crate) manifest: Manifest,
-    pub(crate) raw: RawDocument,
-    /// The indexes that lead to it, the outermost first.
-    pub(crate) indexes: Vec<Bytes>,
-    /// The config's bytes, where they had to be fetched to choose.
-    pub(crate) config: Option<Bytes>,
-    /// An index or the config said that it runs here.
-    pub(crate) platform_known: bool,
-}
-
 /// Follows `root` down to the manifest for a platform. `name` is for messages.
 pub(crate) async fn choose(
     source: &dyn Source,
@@ -42,11 +29,11 @@ pub(crate) async fn choose(
     options: &EngineOptions,
     platform: &Platform,
     name: &str,
-) -> Result<Chosen> {
+) -> Result<ChosenManifest> {
     match parse(&root, name)? {
         Document::Manifest(manifest) => {
             check_manifest(&manifest, options, name)?;
-            Ok(Chosen { manifest, raw: root, indexes: Vec::new(), config: None, platform_known: false })
+            Ok(ChosenManifest { manifest, raw: root, indexes: Vec::new(), config: None, platform_known: false })
         }
         Document::Index(index) => {
             let offered = BTreeSet::new();
@@ -114,7 +101,7 @@ fn descend<'a>(
     search: &'a mut PlatformSearch<'_>,
     index: Index,
     depth: usize,
-) -> BoxFuture<'a, Result<Option<Chosen>>> {
+) -> BoxFuture<'a, Result<Option<ChosenManifest>>> {
     async move {
         let (source, options, platform, name) = (search.source, search.options, search.platform, search.name);
         if depth > MAX_DEPTH {
@@ -149,7 +136,8 @@ fn descend<'a>(
                             }
                             checked => checked?,
                         }
-                        let chosen = Chosen { manifest, raw, indexes: Vec::new(), config: None, platform_known: true };
+                        let chosen =
+                            ChosenManifest { manifest, raw, indexes: Vec::new(), config: None, platform_known: true };
                         return Ok(Some(chosen));
                     }
                     // Only the config gives the platform. A manifest that is no image (an attestation) is skipped.
@@ -160,7 +148,13 @@ fn descend<'a>(
                     let config = parse_config(&bytes, &manifest.config)?;
                     if runs_on(&config, platform) {
                         let config = Some(bytes);
-                        return Ok(Some(Chosen { manifest, raw, indexes: Vec::new(), config, platform_known: true }));
+                        return Ok(Some(ChosenManifest {
+                            manifest,
+                            raw,
+                            indexes: Vec::new(),
+                            config,
+                            platform_known: true,
+                        }));
                     }
                     search.offered.extend(spelled(&config.platform));
                 }
@@ -308,7 +302,7 @@ pub(crate) fn is_document(descriptor: &Descriptor) -> bool {
 }
 
 /// Checks that a present image runs on this platform, of which the caller knows the config alone.
-pub(crate) fn check_present(chosen: &Chosen, config: &[u8], platform: &Platform, name: &str) -> Result<()> {
+pub(crate) fn check_present(chosen: &ChosenManifest, config: &[u8], platform: &Platform, name: &str) -> Result<()> {
     if chosen.platform_known {
         return Ok(());
     }

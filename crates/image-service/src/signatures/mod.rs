@@ -1,7 +1,7 @@
-//! Signatures: what the policy demands of an image, and whether it is met, before anything of the image is requested but its
-//! documents, and before an image that is here is used. The `signature` crate decides; here the policy is read ([`file`]), are
-//! signatures searched at the registry ([`find`]) and kept with the images, in our own store ([`evidence`]) and in that of a runtime
-//! ([`recorded`]). Called by pulls, imports, and the calls that answer for what is present. Without a policy nothing of this is done.
+//! Signatures: checks the policy's demands on an image before its layers are requested, before its commit, and before a present
+//! image is used. The `signature` crate decides. These modules read the policy ([`file`]), search for signatures at the registry
+//! ([`find`]), and keep them with the images in the engine's store ([`evidence`]) or a runtime's store ([`recorded`]). Called by
+//! pulls, imports, and calls about present images.
 
 pub(crate) mod evidence;
 mod file;
@@ -13,24 +13,26 @@ use std::sync::Arc;
 
 use cri_api::{Error, Result};
 use oci::{Digest, Reference, RegistryAuth};
-use registry::Repository;
+use registry::{Client, Repository};
 use signature::{Check, Demand, Rule, Signature};
 use store::ImageRecord;
 
+use crate::background::Background;
+use crate::content::Content;
 use crate::error;
-use crate::shared::Shared;
+use crate::source::registry::open_repository;
 use evidence::Evidence;
 pub(crate) use file::PolicyFile;
 pub(crate) use find::with_payloads;
 use find::{Payloads, Search};
 
-/// So many signatures of an image are looked at, the newest first.
+/// At most this many signatures of an image are checked, the newest first.
 pub(crate) const MAX_SIGNATURES: usize = 64;
 
 /// The policy's demand on an image by one name.
 pub(crate) struct Guard {
     rule: Rule,
-    /// `None`: it has no name.
+    /// `None`: the image has no name.
     image: Option<Reference>,
     /// The policy's file, for messages.
     policy: PathBuf,
@@ -40,11 +42,11 @@ pub(crate) struct Guard {
 pub(crate) type Claim = (Option<Reference>, Arc<Evidence>);
 
 impl PolicyFile {
-    /// The policy's demand on an image by this name; `None`: nothing. Blocks.
+    /// Returns the policy's demand on an image by this name; `None` if there is none. Blocks.
     ///
     /// # Errors
     /// The policy refuses it in any case, or cannot be read.
-    pub(crate) fn guard(&self, image: Option<Reference>) -> Result<Option<Guard>> {
+    fn guard(&self, image: Option<Reference>) -> Result<Option<Guard>> {
         let policy = self.current()?;
         let rule = image.as_ref().map_or_else(|| policy.unnamed(), |image| policy.rule(image));
         let guard = Guard { rule, image, policy: self.path().to_owned() };
@@ -78,76 +80,126 @@ impl PolicyFile {
     }
 }
 
-impl Shared {
-    /// The policy's demand on an image by this name; `None`: nothing.
+impl PolicyFile {
+    /// Returns why the policy does not accept a present image by this name or ID. Blocks.
+    fn objection_to(&self, image: &ImageRecord, text: &str) -> Result<Option<Error>> {
+        let evidence = Arc::new(Evidence::of(image));
+        if let Some(name) = name_in(image, text) {
+            return self.objection(vec![(Some(name), evidence)]);
+        }
+        let all = image.tags.iter().chain(&image.repo_digests).filter_map(|name| Reference::parse(name).ok());
+        let all: Vec<Claim> = all.map(|name| (Some(name), Arc::clone(&evidence))).collect();
+        self.objection(if all.is_empty() { vec![(None, evidence)] } else { all })
+    }
+}
+
+/// The signature policy of an engine, applied to the images that it pulls and has.
+pub(crate) struct ImagePolicy {
+    /// `None`: every image is accepted.
+    file: Option<Arc<PolicyFile>>,
+    content: Arc<Content>,
+}
+
+impl ImagePolicy {
+    pub(crate) fn new(file: Option<PolicyFile>, content: &Arc<Content>) -> Self {
+        Self { file: file.map(Arc::new), content: Arc::clone(content) }
+    }
+
+    /// Returns true if there is a policy.
+    pub(crate) fn is_set(&self) -> bool {
+        self.file.is_some()
+    }
+
+    /// Returns the policy's demand on an image by this name; `None` if there is none.
     ///
     /// # Errors
     /// The policy refuses it in any case, or cannot be read.
-    pub(crate) async fn guard(self: &Arc<Self>, image: Option<&Reference>) -> Result<Option<Guard>> {
-        if self.policy.is_none() {
-            return Ok(None);
-        }
-        let (shared, image) = (Arc::clone(self), image.cloned());
-        self.background.run(move || shared.guard_of(image)).await
+    pub(crate) async fn guard(&self, image: Option<&Reference>) -> Result<Option<Guard>> {
+        let Some(policy) = self.file.clone() else { return Ok(None) };
+        let image = image.cloned();
+        self.content.background.run(move || policy.guard(image)).await
     }
 
-    /// The same, on a thread that may block.
-    fn guard_of(&self, image: Option<Reference>) -> Result<Option<Guard>> {
-        self.policy.as_ref().map_or(Ok(None), |policy| policy.guard(image))
+    /// Returns the image with this name or ID if it is whole and the policy accepts it: by this name, or by any of its names if
+    /// the text is an ID.
+    pub(crate) async fn find_usable(&self, text: String) -> Result<Option<ImageRecord>> {
+        let Some(image) = self.content.find_whole(text.clone()).await? else { return Ok(None) };
+        let Some(policy) = self.file.clone() else { return Ok(Some(image)) };
+        self.content
+            .background
+            .run(move || match policy.objection_to(&image, &text)? {
+                None => Ok(Some(image)),
+                Some(why) => {
+                    tracing::debug!(image = text, reason = %why, "signature policy refuses a present image");
+                    Ok(None)
+                }
+            })
+            .await
     }
 
-    /// Why the policy does not let an image that is here be used by this text, a name or an id; `None`: it does. By id it
-    /// may be used if it may by any of its names; an image without names has the policy's default. Blocks.
+    /// Returns why the policy does not accept a present image by this name or ID; `None` if it does. An ID is accepted if any
+    /// name of the image is; the policy's default applies to an image without names. Blocks.
     ///
     /// # Errors
     /// The policy cannot be read.
     pub(crate) fn objection_to_use(&self, image: &ImageRecord, text: &str) -> Result<Option<Error>> {
-        let Some(policy) = &self.policy else { return Ok(None) };
-        let evidence = Arc::new(Evidence::of(image));
-        if let Some(name) = name_in(image, text) {
-            return policy.objection(vec![(Some(name), evidence)]);
-        }
-        let all = image.tags.iter().chain(&image.repo_digests).filter_map(|name| Reference::parse(name).ok());
-        let all: Vec<Claim> = all.map(|name| (Some(name), Arc::clone(&evidence))).collect();
-        policy.objection(if all.is_empty() { vec![(None, evidence)] } else { all })
+        self.file.as_ref().map_or(Ok(None), |policy| policy.objection_to(image, text))
     }
 
-    /// Verifies once more, right before a commit, that the policy of this moment lets an image be used by this name: a key that
-    /// was withdrawn while the image came counts no more. Blocks.
+    /// Returns the check of an image by this name that is repeated right before its commit.
+    pub(crate) fn final_check(
+        &self,
+        name: Option<Reference>,
+        digests: Vec<Digest>,
+        signatures: Vec<Signature>,
+    ) -> FinalCheck {
+        FinalCheck { policy: self.file.clone(), name, digests, signatures }
+    }
+}
+
+/// The check of an image right before its commit: the policy of that moment must accept it, so that a key that was withdrawn during
+/// the pull does not count.
+#[derive(Clone)]
+pub(crate) struct FinalCheck {
+    policy: Option<Arc<PolicyFile>>,
+    name: Option<Reference>,
+    digests: Vec<Digest>,
+    signatures: Vec<Signature>,
+}
+
+impl FinalCheck {
+    /// Checks the image on a blocking thread.
     ///
     /// # Errors
     /// The policy refuses it, or cannot be read.
-    pub(crate) fn verify_at_commit(
-        &self,
-        name: Option<&Reference>,
-        digests: &[Digest],
-        signatures: &[Signature],
-    ) -> Result<()> {
-        let Some(guard) = self.guard_of(name.cloned())? else { return Ok(()) };
-        let mut check = guard.check(digests.to_vec());
-        for signature in signatures {
+    pub(crate) async fn run(&self, background: &Background) -> Result<()> {
+        if self.policy.is_none() {
+            return Ok(());
+        }
+        let check = self.clone();
+        background.run(move || check.run_blocking()).await
+    }
+
+    /// Checks the image. Blocks.
+    ///
+    /// # Errors
+    /// The policy refuses it, or cannot be read.
+    pub(crate) fn run_blocking(&self) -> Result<()> {
+        let Some(policy) = &self.policy else { return Ok(()) };
+        let Some(guard) = policy.guard(self.name.clone())? else { return Ok(()) };
+        let mut check = guard.check(self.digests.clone());
+        for signature in &self.signatures {
             check.offer(signature);
         }
         if check.is_met() {
             return Ok(());
         }
-        let why = why(&check, digests, &[]);
+        let why = why(&check, &self.digests, &[]);
         Err(guard.refuses(&format!("policy or keys have changed while the image came, and {why}")))
-    }
-
-    /// The signatures that are kept with an image.
-    async fn kept_signatures(self: &Arc<Self>, image: &Reference, id: &Digest) -> Result<Vec<Signature>> {
-        if let Some(target) = &self.options.runtime {
-            let record = target.store.record(&image.to_string()).await?;
-            return Ok(record.map(|record| recorded::read(&record, id).signatures).unwrap_or_default());
-        }
-        let (store, id) = (self.store.clone(), id.clone());
-        let load = move || store.image(&id).map_err(|e| crate::error::from_store(store.root(), &e));
-        Ok(self.background.run(load).await?.map(|image| evidence::of(&image)).unwrap_or_default())
     }
 }
 
-/// The name of the image that this text is, in its normal form; `None`: it is none, but an id.
+/// Returns the text as a name of the image; `None` if it is not one of its names.
 fn name_in(image: &ImageRecord, text: &str) -> Option<Reference> {
     let name = Reference::parse(text).ok()?.canonical();
     let spelled = name.to_string();
@@ -155,33 +207,31 @@ fn name_in(image: &ImageRecord, text: &str) -> Option<Reference> {
 }
 
 impl Guard {
-    /// Finds the signatures that are demanded: among those that are kept with the image, or else at its registry. `digests`
-    /// are those of what the name stands for and of the manifest. Answers the signatures by which the demands are met.
+    /// Finds the demanded signatures among those that are `kept` with the image, or else at its registry, and returns those that
+    /// meet the demands. `digests` are those that the image may have been signed by.
     pub(crate) async fn check_pull(
         self,
-        shared: &Arc<Shared>,
+        (background, client): (&Background, &Client),
         auth: Option<RegistryAuth>,
         digests: Vec<Digest>,
-        id: &Digest,
+        kept: Vec<Signature>,
     ) -> Result<Vec<Signature>> {
         let reference = self.image.as_ref().expect("a pull has a name");
-        let kept = shared.kept_signatures(reference, id).await?;
         let mut trial = Trial::new(self.check(digests.clone()));
         for signature in kept {
-            trial.offer(shared, signature).await?;
+            trial.offer(background, signature).await?;
         }
         if trial.check.is_met() {
             return Ok(trial.used);
         }
-        // What is kept says nothing about what the registry has.
         trial = Trial::new(self.check(digests.clone()));
-        // A session of its own: a mirror that has no signatures may well have the layers.
-        let repository = crate::pull::repository(shared, reference, auth).await?;
+        // A separate session: a mirror without the signatures may have the layers.
+        let repository = open_repository(background, client, reference, auth).await?;
         let mut notes = Vec::new();
         for digest in &digests {
             let search = Search::start(&repository, digest).await?;
             notes.extend(search.notes.iter().cloned());
-            trial.look_at(shared, &repository, search).await?;
+            trial.check_found(background, &repository, search).await?;
             if trial.check.is_met() {
                 tracing::debug!(image = %reference, signatures = trial.used.len(), "signatures satisfy the policy");
                 return Ok(trial.used);
@@ -190,10 +240,10 @@ impl Guard {
         Err(self.refuses(&why(&trial.check, &digests, &notes)))
     }
 
-    /// Looks at signatures that are at hand; `where_from` says of which place they are all.
+    /// Checks signatures without a registry; `where_from` names their place for the message.
     pub(crate) async fn check_offline(
         self,
-        shared: &Arc<Shared>,
+        background: &Background,
         digests: Vec<Digest>,
         signatures: Vec<Signature>,
         where_from: &str,
@@ -203,7 +253,7 @@ impl Guard {
             if trial.check.is_met() {
                 break;
             }
-            trial.offer(shared, signature).await?;
+            trial.offer(background, signature).await?;
         }
         if trial.check.is_met() {
             return Ok(trial.used);
@@ -211,7 +261,7 @@ impl Guard {
         Err(self.refuses(&format!("{} {where_from}", why(&trial.check, &digests, &[]))))
     }
 
-    /// Why the signatures that are kept with an image are not those that are demanded; `None`: they are.
+    /// Returns why the signatures that are kept with an image do not meet the demands; `None` if they do.
     fn check_kept(&self, evidence: &Evidence) -> Option<Error> {
         let mut check = self.check(evidence.digests.clone());
         for signature in &evidence.signatures {
@@ -253,23 +303,22 @@ fn why(check: &Check, digests: &[Digest], notes: &[String]) -> String {
     text
 }
 
-/// A check on its way, with the signatures that it took.
+/// A check in progress, with the signatures that count so far.
 struct Trial {
     check: Check,
     used: Vec<Signature>,
-    looked_at: usize,
+    checked: usize,
 }
 
 impl Trial {
     fn new(check: Check) -> Self {
-        Self { check, used: Vec::new(), looked_at: 0 }
+        Self { check, used: Vec::new(), checked: 0 }
     }
 
-    /// Looks at one signature, on a thread that may take its time.
-    async fn offer(&mut self, shared: &Shared, signature: Signature) -> Result<()> {
+    /// Checks one signature on a blocking thread.
+    async fn offer(&mut self, background: &Background, signature: Signature) -> Result<()> {
         let mut check = self.check.clone();
-        let (check, signature, is_new) = shared
-            .background
+        let (check, signature, is_new) = background
             .run(move || {
                 let is_new = check.offer(&signature);
                 Ok((check, signature, is_new))
@@ -282,17 +331,17 @@ impl Trial {
         Ok(())
     }
 
-    /// Looks at what a search found, the newest first, until the demands are met.
-    async fn look_at(&mut self, shared: &Shared, repository: &Repository, search: Search) -> Result<()> {
+    /// Checks the signatures that a search found, the newest first, until the demands are met.
+    async fn check_found(&mut self, background: &Background, repository: &Repository, search: Search) -> Result<()> {
         let mut payloads = Payloads::new(repository);
         for candidate in search.candidates.into_iter().rev() {
-            if self.looked_at == MAX_SIGNATURES {
-                self.check.pass_over("there are more than are looked at");
+            if self.checked == MAX_SIGNATURES {
+                self.check.pass_over("there are more than are checked");
                 return Ok(());
             }
-            self.looked_at += 1;
+            self.checked += 1;
             match payloads.of(&candidate).await? {
-                Ok(payload) => self.offer(shared, Signature { payload, signature: candidate.signature }).await?,
+                Ok(payload) => self.offer(background, Signature { payload, signature: candidate.signature }).await?,
                 Err(why) => self.check.pass_over(why),
             }
             if self.check.is_met() {

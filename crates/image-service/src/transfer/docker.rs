@@ -4,9 +4,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
+use crate::inflate::{Compression, MAGIC, detect};
 use bytes::Bytes;
 use cri_api::Result;
-use inflate::{Compression, MAGIC, detect};
 use oci::{Descriptor, Digest, ImageConfig, Reference, media_type};
 use serde::Deserialize;
 

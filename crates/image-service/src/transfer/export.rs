@@ -22,7 +22,7 @@ use super::pick::{Picked, PickedGroup, Picker};
 use super::{manifest_bytes, to_value};
 use crate::engine::Engine;
 use crate::error::{self, cancelled, damaged, invalid};
-use crate::kept::good_blob;
+use crate::source::kept::good_blob;
 
 impl Engine {
     /// Exports images to `path`. An image that is given by a tag is exported with that name, one that is given by id or
@@ -33,15 +33,15 @@ impl Engine {
     /// `NotFound` for an image that is not here, `FailedPrecondition` for a directory that is not empty, `DataLoss` when
     /// a layer on disk is not what it was.
     pub async fn export(&self, images: &[String], path: &Path, options: impl Into<ExportOptions>) -> Result<()> {
-        self.0.check_running()?;
+        self.0.in_flight.check_running()?;
         let options = options.into();
-        let token = self.0.token.child_token();
+        let token = self.0.in_flight.child_token();
         // Dropping the future ends the thread.
         let _guard = token.clone().drop_guard();
-        let (shared, images, target) = (Arc::clone(&self.0), images.to_vec(), path.to_owned());
-        let exported = self.0.background.run(move || {
+        let (content, images, target) = (Arc::clone(&self.0.content), images.to_vec(), path.to_owned());
+        let exported = self.0.content.background.run(move || {
             let export = Export {
-                store: &shared.store,
+                store: &content.store,
                 token: &token,
                 options,
                 written: HashMap::new(),

@@ -16,20 +16,20 @@ use super::layout::Entry;
 use super::platforms::{Alternative, alternatives};
 use super::selection::{Labels, Selection};
 use super::{directory, docker, layout};
+use crate::destination::image::{ChosenManifest, Names, NewImage};
 use crate::engine::Engine;
 use crate::error::{self, invalid};
+use crate::parts::EngineParts;
 use crate::progress::Hub;
-use crate::pull::choose::{Chosen, is_document, not_an_image};
-use crate::pull::key::Names;
-use crate::pull::{Incoming, digests};
-use crate::shared::Shared;
+use crate::pull::choose::{is_document, not_an_image};
+use crate::pull::image_job::{ImageJob, ImageState};
 use crate::signatures::evidence;
 use crate::source::{RawDocument, Source};
 
 /// An image of an archive whose manifest is chosen.
 struct ChosenImage {
     source: Arc<dyn Source>,
-    manifest: Chosen,
+    manifest: Arc<ChosenManifest>,
     /// For messages.
     name: String,
     names: BTreeSet<Reference>,
@@ -76,12 +76,12 @@ impl Engine {
     /// # Errors
     /// Those of a pull; the caller says of which archive.
     pub async fn import(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
-        self.0.check_running()?;
+        self.0.in_flight.check_running()?;
         self.0.import(path, options).await.map_err(error::one_line)
     }
 }
 
-impl Shared {
+impl EngineParts {
     async fn import(self: &Arc<Self>, path: &Path, options: ImportOptions) -> Result<ImportReport> {
         let ImportOptions { name, images, platforms, progress } = options;
         let (archive, found, signatures) = self.open_archive(path, images.clone(), platforms.clone()).await?;
@@ -112,7 +112,7 @@ impl Shared {
                 check_digests(&image.names, &manifest)?;
                 chosen.push(ChosenImage {
                     source: Arc::clone(&source),
-                    manifest,
+                    manifest: Arc::new(manifest),
                     name: entry.clone(),
                     names: image.names.clone(),
                     platform,
@@ -129,25 +129,21 @@ impl Shared {
         let mut imported = Vec::with_capacity(chosen.len());
         for ChosenImage { source, manifest, name, names, platform, resolved, records, .. } in chosen {
             let mut id = String::new();
-            // Every name after the first finds all layers here.
+            // For every name after the first, all layers are present.
             for NameRecord { reference, names, signatures } in records {
-                let (source, token, hub) = (Arc::clone(&source), self.token.child_token(), Hub::default());
+                let (source, token, hub) = (Arc::clone(&source), self.in_flight.child_token(), Hub::default());
                 let _seat = hub.join(progress.clone());
-                let (shared, name) = (self, name.as_str());
-                let image = Incoming {
-                    shared,
-                    source,
-                    chosen: &manifest,
-                    name,
+                let job = ImageJob { parts: self, before_visible: BeforeVisible::default(), hub: &hub, token: &token };
+                let image = NewImage {
+                    chosen: Arc::clone(&manifest),
+                    name: name.clone(),
                     names,
-                    reference: reference.as_ref(),
-                    digests: digests(&resolved, &manifest),
+                    reference,
+                    resolved: resolved.clone(),
                     signatures,
-                    before_visible: BeforeVisible::default(),
-                    hub: &hub,
-                    token: &token,
+                    origin: source.origin().clone(),
                 };
-                id = image.bring(resolved.clone()).await?.id.to_string();
+                id = job.run(ImageState::Chosen { source, image: Arc::new(image) }).await?.to_string();
             }
             let names = names.iter().map(ToString::to_string).collect();
             imported.push(ImportedImage { id, names, platform: platform.to_string() });
@@ -168,7 +164,7 @@ impl Shared {
         for image in images {
             let source: Arc<dyn Source> = Arc::new(ArchiveSource {
                 archive: Arc::clone(archive),
-                background: self.background.clone(),
+                background: self.content.background.clone(),
                 elsewhere: image.layers.clone(),
                 made_up: image.documents.clone(),
             });
@@ -194,9 +190,9 @@ impl Shared {
         images: Vec<String>,
         platforms: Platforms,
     ) -> Result<(Arc<Archive>, ImportSelection, Vec<Signature>)> {
-        let (path, store, own) = (path.to_owned(), self.store.clone(), self.options.platform.clone());
+        let (path, store, own) = (path.to_owned(), self.content.store.clone(), self.options.platform.clone());
         let (limits, has_policy, token) =
-            (self.options.limits.clone(), self.policy.is_some(), self.token.child_token());
+            (self.options.limits.clone(), self.policy.is_set(), self.in_flight.child_token());
         // Dropping the future ends the copying.
         let _guard = token.clone().drop_guard();
         let open = move || {
@@ -207,11 +203,11 @@ impl Shared {
             let signatures = if has_policy { layout::signatures(&archive)? } else { Vec::new() };
             Ok((Arc::new(archive), found, signatures))
         };
-        self.background.run(open).await
+        self.content.background.run(open).await
     }
 
     /// How an image is recorded, by each of its names, if the policy has nothing against one of them.
-    async fn records(self: &Arc<Self>, image: &ChosenImage, brought: &[Signature]) -> Result<Vec<NameRecord>> {
+    async fn records(self: &Arc<Self>, image: &ChosenImage, archived: &[Signature]) -> Result<Vec<NameRecord>> {
         let digest = image.has_manifest.then_some(&image.resolved);
         let mut names: Vec<Option<&Reference>> = image.names.iter().map(Some).collect();
         if names.is_empty() {
@@ -219,7 +215,7 @@ impl Shared {
         }
         let mut records = Vec::with_capacity(names.len());
         for name in names {
-            let signatures = self.demanded(image, name, brought).await;
+            let signatures = self.demanded(image, name, archived).await;
             let signatures = signatures.map_err(|error| error.context(format_args!("image {}", image.name)))?;
             let names = name.map(|name| record(name, digest)).unwrap_or_default();
             records.push(NameRecord { reference: name.cloned(), names, signatures });
@@ -233,14 +229,14 @@ impl Shared {
         self: &Arc<Self>,
         image: &ChosenImage,
         name: Option<&Reference>,
-        brought: &[Signature],
+        archived: &[Signature],
     ) -> Result<Vec<Signature>> {
-        let Some(guard) = self.guard(name).await? else { return Ok(Vec::new()) };
-        let present = self.find(image.manifest.manifest.config.digest.to_string()).await?;
+        let Some(guard) = self.policy.guard(name).await? else { return Ok(Vec::new()) };
+        let present = self.content.find(image.manifest.manifest.config.digest.to_string()).await?;
         let mut signatures = present.map(|image| evidence::of(&image)).unwrap_or_default();
-        signatures.extend_from_slice(brought);
-        let digests = digests(&image.resolved, &image.manifest);
-        guard.check_offline(self, digests, signatures, "in the archive").await
+        signatures.extend_from_slice(archived);
+        let digests = image.manifest.signed_digests(&image.resolved);
+        guard.check_offline(&self.content.background, digests, signatures, "in the archive").await
     }
 }
 
@@ -249,7 +245,7 @@ fn digest_name(image: &ArchivedImage) -> Option<&Reference> {
 }
 
 /// Refuses a name with a digest that is not one of the image's: that of the manifest, or of an index which leads to it.
-fn check_digests(names: &BTreeSet<Reference>, chosen: &Chosen) -> Result<()> {
+fn check_digests(names: &BTreeSet<Reference>, chosen: &ChosenManifest) -> Result<()> {
     let documents = || [&chosen.raw.bytes].into_iter().chain(chosen.indexes.iter().rev());
     for name in names {
         let Some(digest) = name.digest() else { continue };
@@ -262,14 +258,12 @@ fn check_digests(names: &BTreeSet<Reference>, chosen: &Chosen) -> Result<()> {
     Ok(())
 }
 
-/// How an image is recorded by a name.
+/// Returns the names to record for an image of this name; `None` for `manifest` if its digest is not that of a pulled image.
 fn record(name: &Reference, manifest: Option<&Digest>) -> Names {
-    match name.digest() {
-        Some(_) => Names { tag: None, repo_digest: Some(name.to_string()) },
-        None => Names {
-            tag: Some(name.to_string()),
-            repo_digest: manifest.map(|digest| name.at_digest(digest.clone()).to_string()),
-        },
+    match manifest {
+        Some(manifest) => Names::of_pull(name, manifest),
+        None if name.digest().is_some() => Names { tag: None, repo_digest: Some(name.to_string()) },
+        None => Names { tag: Some(name.to_string()), repo_digest: None },
     }
 }
 

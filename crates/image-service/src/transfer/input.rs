@@ -9,9 +9,9 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::rc::Rc;
 
+use crate::inflate::{BUFFER, Compression, MAGIC, Sink, Source, Stopped, detect};
 use bytes::Bytes;
 use cri_api::{Error, Kind, Result};
-use inflate::{BUFFER, Compression, MAGIC, Sink, Source, Stopped, detect};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -140,15 +140,15 @@ fn copy_xz(stream: InputStream<'_>, mut out: Copy<'_>) -> Result<File> {
 
 fn copy_other(path: &Path, mut stream: InputStream<'_>, out: Copy<'_>) -> Result<File> {
     let mut sink = InputSpool { taken: Rc::clone(&stream.count), out, failed: None };
-    let run = inflate::run(&mut stream, &mut sink, &inflate::Options::default(), &mut |_| {});
+    let run = crate::inflate::run(&mut stream, &mut sink, &crate::inflate::Options::default(), &mut |_| {});
     if let Some(failed) = sink.failed {
         return Err(failed);
     }
     match run {
         Ok(()) => Ok(sink.out.file),
-        Err(inflate::Error::Source(error)) if is_given_up(&error) => Err(cancelled()),
-        Err(inflate::Error::Source(error)) => Err(error::from_file("read", path, &error)),
-        Err(inflate::Error::Unsupported(unsupported)) => {
+        Err(crate::inflate::Error::Source(error)) if is_given_up(&error) => Err(cancelled()),
+        Err(crate::inflate::Error::Source(error)) => Err(error::from_file("read", path, &error)),
+        Err(crate::inflate::Error::Unsupported(unsupported)) => {
             let name = unsupported.name();
             Err(invalid(format!(
                 "it is compressed with {name}: archives may be with gzip, zstd or xz; decompress it first"

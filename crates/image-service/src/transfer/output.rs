@@ -54,7 +54,7 @@ impl Output {
             },
             Err(error) => return Err(failed(&error)),
         };
-        let temporary = beside(&path)?;
+        let temporary = temporary_path(&path)?;
         std::fs::create_dir(&temporary).map_err(|e| error::from_file("create", target, &e))?;
         let place = OutputPath::Renamed(temporary.clone(), path);
         Ok(Self { target: target.to_owned(), place, form: Some(OutputForm::Directory(temporary)) })
@@ -70,7 +70,7 @@ impl Output {
         let failed = |error: &io::Error| error::from_file("write to", target, error);
         let (place, tar) = match destination::find(target, cancelled) {
             Ok(Destination::File(path)) => {
-                let temporary = beside(&path)?;
+                let temporary = temporary_path(&path)?;
                 let file = File::create_new(&temporary).map_err(|e| error::from_file("create", target, &e))?;
                 (OutputPath::Renamed(temporary, path), TarWriter::new(file))
             }
@@ -162,7 +162,7 @@ pub(crate) fn write_error(name: &str, error: &io::Error) -> Error {
 }
 
 /// Returns an unused name next to a file.
-fn beside(path: &Path) -> Result<PathBuf> {
+fn temporary_path(path: &Path) -> Result<PathBuf> {
     match path.file_name() {
         Some(_) => Ok(destination::temporary_path(path)),
         None => Err(error::invalid(format!("{} has no name", path.display()))),

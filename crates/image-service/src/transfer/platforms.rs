@@ -9,18 +9,19 @@ use cri_api::engine::Platforms;
 use futures::future::{BoxFuture, FutureExt as _};
 use oci::{Document, Index, Platform};
 
+use crate::destination::image::ChosenManifest;
 use crate::error::invalid;
 use crate::options::EngineOptions;
 use crate::pull::choose::{
-    Chosen, MAX_DEPTH, MAX_DOCUMENTS, artifact, check_manifest, choose, is_document, no_match, parse, parse_as,
-    parse_config, runs_on,
+    MAX_DEPTH, MAX_DOCUMENTS, artifact, check_manifest, choose, is_document, no_match, parse, parse_as, parse_config,
+    runs_on,
 };
 use crate::source::{RawDocument, Source};
 
 /// An image of an entry.
 #[derive(Debug)]
 pub(crate) struct Alternative {
-    pub(crate) chosen: Chosen,
+    pub(crate) chosen: ChosenManifest,
     /// As its config names it.
     pub(crate) platform: Platform,
 }
@@ -39,7 +40,7 @@ pub(crate) async fn alternatives(
         Platforms::These(these) => these,
         Platforms::All => &[],
     };
-    let mut found: Vec<Chosen> = Vec::new();
+    let mut found: Vec<ChosenManifest> = Vec::new();
     match parse(&root, name)? {
         Document::Manifest(_) => found.push(choose(source, root, options, &options.platform, name).await?),
         Document::Index(index) if asked.is_empty() => {
@@ -84,7 +85,7 @@ struct Walk<'a> {
     options: &'a EngineOptions,
     name: &'a str,
     documents: usize,
-    found: Vec<Chosen>,
+    found: Vec<ChosenManifest>,
 }
 
 impl Walk<'_> {
@@ -117,7 +118,7 @@ impl Walk<'_> {
                         }
                         check_manifest(&manifest, self.options, self.name)?;
                         let indexes = indexes.clone();
-                        self.found.push(Chosen { manifest, raw, indexes, config: None, platform_known: true });
+                        self.found.push(ChosenManifest { manifest, raw, indexes, config: None, platform_known: true });
                     }
                 }
             }

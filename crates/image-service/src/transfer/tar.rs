@@ -77,7 +77,7 @@ pub(crate) fn index(file: &File) -> io::Result<HashMap<String, Member>> {
                 Some(target) => Member::Link(target),
                 None => continue,
             },
-            b'2' => match beside(&name, &link) {
+            b'2' => match link_target(&name, &link) {
                 Some(target) => Member::Link(target),
                 None => continue,
             },
@@ -169,7 +169,7 @@ pub(crate) fn normal(name: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("/"))
 }
 
-fn beside(name: &str, link: &str) -> Option<String> {
+fn link_target(name: &str, link: &str) -> Option<String> {
     match name.rsplit_once('/') {
         Some((directory, _)) => normal(&format!("{directory}/{link}")),
         None => normal(link),
@@ -370,6 +370,6 @@ mod tests {
         {
             assert_eq!(normal(name).as_deref(), want, "{name}");
         }
-        assert_eq!(beside("x/layer.tar", "../y/layer.tar").as_deref(), Some("y/layer.tar"));
+        assert_eq!(link_target("x/layer.tar", "../y/layer.tar").as_deref(), Some("y/layer.tar"));
     }
 }

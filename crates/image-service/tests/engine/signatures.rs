@@ -236,7 +236,7 @@ async fn of_many_signatures_the_newest_are_looked_at() {
     let mut many = vec![good.clone()];
     many.extend((0..64).map(|_| stranger.sign_image(&name, &digest)));
     signed.push_signatures("signed/app", &digest, &many);
-    let words = ["none of 65 signatures", "not made with the key (64 times)", "more than are looked at"];
+    let words = ["none of 65 signatures", "not made with the key (64 times)", "more than are checked"];
     signed.refused("signed/app:v1", &image, &words).await;
     let payloads = node.registry.requests_for("/blobs/").len();
     assert_eq!(payloads, 1, "the same bytes come once");

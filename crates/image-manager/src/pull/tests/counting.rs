@@ -65,7 +65,7 @@ async fn pulls_are_counted() {
 #[tokio::test(start_paused = true)]
 async fn bytes_are_counted_once_for_all_who_wait() {
     let rig = Rig::new(free());
-    let hub = Hub::new(rig.puller.context.time.clone(), Arc::clone(&rig.puller.context.metrics));
+    let hub = ProgressMonitor::new(rig.puller.context.time.clone(), Arc::clone(&rig.puller.context.metrics));
     let _seats = [hub.subscribe(ProgressSink::default()), hub.subscribe(ProgressSink::default())];
     let digest = Digest::sha256(b"layer");
     hub.sink().report(PullEvent::Layer { digest: digest.clone(), state: LayerState::Fetching });

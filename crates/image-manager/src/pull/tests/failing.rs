@@ -84,7 +84,7 @@ async fn a_service_that_panics_is_an_error_and_frees_the_turn() {
         assert_eq!(failure.attempts()[0].error.kind(), Kind::Internal);
         assert_eq!(failure.to_string(), "the pull panicked: this is a fault of the program");
     }
-    assert_eq!((rig.puller.flights.len(), rig.puller.turns.waiting()), (0, 0));
+    assert_eq!((rig.puller.pulls.len(), rig.puller.turns.waiting()), (0, 0));
     rig.ask("b:1").await;
     let next = tokio::time::timeout(Duration::from_secs(10), rig.outcomes()).await.expect("the turn is free again");
     assert_eq!(next.len(), 1);
@@ -106,5 +106,5 @@ async fn at_the_end_every_pull_ends() {
     }
     let late = rig.puller.pull(Wanted::new(ImageSpec::new("d:1"))).await;
     assert!(matches!(late, Err(PullFailed::ShuttingDown)), "{late:?}");
-    assert_eq!((rig.pulled().len(), rig.puller.flights.len()), (1, 0));
+    assert_eq!((rig.pulled().len(), rig.puller.pulls.len()), (1, 0));
 }

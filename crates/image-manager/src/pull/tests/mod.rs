@@ -62,7 +62,7 @@ impl Rig {
 
     /// Starts a request and returns when it waits for its job, or is done.
     async fn start(&mut self, wanted: Wanted) -> AbortHandle {
-        let seats = |puller: &Puller| puller.flights.waiters();
+        let seats = |puller: &Puller| puller.pulls.waiters();
         let before = seats(&self.puller);
         let puller = Arc::clone(&self.puller);
         let handle = self.tasks.spawn(async move { puller.pull(wanted).await });

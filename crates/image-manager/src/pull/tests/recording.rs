@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use tokio::sync::Notify;
 
 use super::*;
-use crate::{Access, Doubt, Grant, RecordsOptions};
+use crate::{Access, AccessUnverified, Grant, RecordsOptions};
 
 /// A rig that keeps records.
 struct Kept {
@@ -91,7 +91,10 @@ async fn everybody_who_shares_a_pull_is_recorded() {
     }
     assert_eq!(kept.access("a:alias", &image_ref, &tenants[2..]).await, granted);
     let stranger = [tenant("stranger", "right")];
-    assert_eq!(kept.access("a:1", &image_ref, &stranger).await, Access::MustVerify(Doubt::NoMatchingCredential));
+    assert_eq!(
+        kept.access("a:1", &image_ref, &stranger).await,
+        Access::MustVerify(AccessUnverified::NoMatchingCredential)
+    );
 }
 
 #[tokio::test]
@@ -181,7 +184,7 @@ impl Default for Sly {
 }
 
 const PRELOADED: Access = Access::Granted(Grant::Preloaded);
-const UNPROVEN: Access = Access::MustVerify(Doubt::NoRecord);
+const UNPROVEN: Access = Access::MustVerify(AccessUnverified::NoRecord);
 
 /// Requests the image, waits for the pull, and cancels; or waits for its failure.
 async fn pull_and_leave(kept: &mut Kept, sly: &Sly) {

@@ -20,7 +20,7 @@ async fn the_last_of_twenty_is_served_by_the_one_pull() {
         handle.abort();
         settle().await;
     }
-    assert_eq!(rig.puller.flights.waiters(), 1);
+    assert_eq!(rig.puller.pulls.waiters(), 1);
     tokio::time::advance(10 * LINGER).await;
     settle().await;
     gate.open();
@@ -28,7 +28,7 @@ async fn the_last_of_twenty_is_served_by_the_one_pull() {
     assert_eq!(outcomes.len(), 1);
     assert!(outcomes[0].as_ref().expect("pulled").coalesced);
     assert_eq!((rig.pulled().len(), rig.fake.abandoned_pulls()), (1, 0));
-    assert_eq!(rig.puller.flights.len(), 0);
+    assert_eq!(rig.puller.pulls.len(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -42,9 +42,9 @@ async fn a_pull_that_nobody_wants_ends_after_the_linger() {
         settle().await;
     }
     tokio::time::sleep(LINGER - Duration::from_millis(1)).await;
-    assert_eq!((rig.fake.abandoned_pulls(), rig.puller.flights.len()), (0, 1));
+    assert_eq!((rig.fake.abandoned_pulls(), rig.puller.pulls.len()), (0, 1));
     tokio::time::sleep(Duration::from_millis(2)).await;
-    assert_eq!((rig.fake.abandoned_pulls(), rig.puller.flights.len()), (1, 0));
+    assert_eq!((rig.fake.abandoned_pulls(), rig.puller.pulls.len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -79,7 +79,7 @@ async fn who_only_waited_for_a_turn_does_not_linger() {
         handle.abort();
     }
     settle().await;
-    assert_eq!((rig.puller.flights.len(), rig.puller.turns.waiting()), (2, 1), "out of the line at once");
+    assert_eq!((rig.puller.pulls.len(), rig.puller.turns.waiting()), (2, 1), "out of the line at once");
     gate.open();
     assert_eq!(rig.outcomes().await.len(), 2);
     assert_eq!(rig.pulled(), ["a:1", "c:1"]);
@@ -142,7 +142,7 @@ async fn without_coalescing_everybody_pulls() {
     gate.until_waiting(1).await;
     handle.abort();
     settle().await;
-    assert_eq!((rig.fake.abandoned_pulls(), rig.puller.flights.len()), (1, 0));
+    assert_eq!((rig.fake.abandoned_pulls(), rig.puller.pulls.len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]
@@ -188,7 +188,7 @@ async fn who_waited_for_a_turn_looks_again() {
     gate.let_through(1);
     gate.until_arrived(2).await;
     assert_eq!(asked.load(Ordering::Relaxed), 3);
-    assert_eq!(rig.puller.flights.waiters(), 2, "two are served already");
+    assert_eq!(rig.puller.pulls.waiters(), 2, "two are served already");
     gate.open();
     let outcomes: Vec<Pulled> = rig.outcomes().await.into_iter().map(|outcome| outcome.expect("here")).collect();
     let found: Vec<&Pulled> = outcomes.iter().filter(|pulled| pulled.found).collect();
@@ -209,7 +209,7 @@ async fn where_all_find_it_nothing_is_pulled() {
     gate.open();
     let outcomes = rig.outcomes().await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.as_ref().is_ok_and(|pulled| pulled.found)).count(), 3);
-    assert_eq!((rig.pulled().len(), rig.puller.flights.len()), (1, 0));
+    assert_eq!((rig.pulled().len(), rig.puller.pulls.len()), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

@@ -556,11 +556,11 @@ async fn another_policy_counts_from_then_on() {
     let ask = async |image: &str| records.access(image, "some-ref", async || Ok::<_, ()>([].into())).await;
     assert_eq!(ask(LATEST).await, Ok(Access::Granted(Grant::PolicyNeverVerifies)));
     records.set_policy(VerificationPolicy::AlwaysVerify);
-    assert_eq!(ask(LATEST).await, Ok(Access::MustVerify(Doubt::NoRecord)));
+    assert_eq!(ask(LATEST).await, Ok(Access::MustVerify(AccessUnverified::NoRecord)));
     records.set_policy(VerificationPolicy::NeverVerifyPreloadedImages);
     assert_eq!(ask(LATEST).await, Ok(Access::Granted(Grant::Preloaded)));
     // An intent counts although the policy at the start ignored intents.
     let intent = records.intend("r.example/pulled:1").await.unwrap();
-    assert_eq!(ask("r.example/pulled:1").await, Ok(Access::MustVerify(Doubt::NoRecord)));
+    assert_eq!(ask("r.example/pulled:1").await, Ok(Access::MustVerify(AccessUnverified::NoRecord)));
     drop(intent);
 }

@@ -238,7 +238,7 @@ impl PullRecords {
 const GRANTED: Access = Access::Granted(Grant::CredentialMatches);
 const FOR_ALL: Access = Access::Granted(Grant::NodeAccessible);
 const PRELOADED: Access = Access::Granted(Grant::Preloaded);
-const UNKNOWN_NAME: Access = Access::MustVerify(Doubt::NotRecordedByThisName);
-const OTHERS_ONLY: Access = Access::MustVerify(Doubt::NoMatchingCredential);
-const NO_RECORD: Access = Access::MustVerify(Doubt::NoRecord);
-const UNREADABLE: Access = Access::MustVerify(Doubt::RecordUnreadable);
+const UNKNOWN_NAME: Access = Access::MustVerify(AccessUnverified::NotRecordedByThisName);
+const OTHERS_ONLY: Access = Access::MustVerify(AccessUnverified::NoMatchingCredential);
+const NO_RECORD: Access = Access::MustVerify(AccessUnverified::NoRecord);
+const UNREADABLE: Access = Access::MustVerify(AccessUnverified::RecordUnreadable);
