@@ -176,28 +176,21 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
-        package: "imagelet-kubelet-api",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-kuberuntime"],
-        never_reaches: &["tonic", "prost", "axum", "redb", "clap", "kube", "imagelet-store", "imagelet-image-service"],
-        reason: "kubelet-api answers the API server: it runs no pod, and asks through a trait who may",
-        ..ALONE
-    },
-    Border {
         package: "imagelet-cluster",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-kubelet-api"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-kuberuntime"],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
-        reason: "cluster speaks with the API server, and only it: it runs no pod and pulls no image",
+        reason: "cluster speaks with the API server and serves the kubelet's port: it runs no pod and pulls no image",
         ..ALONE
     },
     Border {
         package: "imagelet-agent",
         uses: &[
             "imagelet-base",
+            "imagelet-cluster",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",
             "imagelet-image-manager",
-            "imagelet-kubelet-api",
             "imagelet-kuberuntime",
             "imagelet-manifest",
         ],
@@ -221,7 +214,6 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-base",
             "imagelet-agent",
             "imagelet-cluster",
-            "imagelet-kubelet-api",
             "imagelet-containerd",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -280,13 +272,13 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
-        owners: &["imagelet-base", "imagelet-registry", "imagelet-probe", "imagelet-kubelet-api"],
+        owners: &["imagelet-base", "imagelet-registry", "imagelet-probe", "imagelet-cluster"],
         reason: "TLS is registry's, that of probes, which accept what a container shows, and that of the kubelet's port; base has \
                  what the clients share",
     },
     Wrapper {
         packages: &["ring"],
-        owners: &["imagelet-signature", "imagelet-cluster", "imagelet-kubelet-api"],
+        owners: &["imagelet-signature", "imagelet-cluster"],
         reason: "signatures of images are verified in one place, requests for client certificates and a serving certificate are signed \
                  in two others; TLS has it through rustls",
     },
@@ -302,7 +294,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
             "imagelet-cri-grpc",
             "imagelet-registry",
             "imagelet-probe",
-            "imagelet-kubelet-api",
+            "imagelet-cluster",
             "imagelet-agent",
             "imagelet",
         ],

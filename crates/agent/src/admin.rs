@@ -40,11 +40,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::kubelet_api::{Clients, Port};
 use cri_api::ImageService;
 use cri_grpc::server::{self, BindError, Listener};
 use cri_grpc::{Endpoint, EndpointError};
 use hyper_util::service::TowerToHyperService;
-use kubelet_api::{Clients, Port};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;

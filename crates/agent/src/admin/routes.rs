@@ -103,7 +103,7 @@ fn public(state: Arc<Admin>) -> Router {
 
 /// Refuses a path that has other spellings, before a route is found for it.
 async fn well_formed(request: Request, next: Next) -> Response {
-    if kubelet_api::path_segments(request.uri().path()).is_none() {
+    if cluster::kubelet_api::path_segments(request.uri().path()).is_none() {
         return unknown(request.uri().clone()).await.into_response();
     }
     next.run(request).await

@@ -220,6 +220,6 @@ mod tests {
         }
         let other = rustls_pki_types::ServerName::try_from("192.0.2.11").expect("a name");
         end.verify_is_valid_for_subject_name(&other).expect_err("another address");
-        assert_eq!(crate::subject::identity(&made.certificate).expect("a subject").name, "edge");
+        assert_eq!(crate::kubelet_api::subject::identity(&made.certificate).expect("a subject").name, "edge");
     }
 }

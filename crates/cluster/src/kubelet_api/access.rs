@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 use oci::Secret;
 use tokio::time::Instant;
 
-use crate::authority::{Access, Authority, AuthorityError, Identity};
+use crate::kubelet_api::authority::{Access, Authority, AuthorityError, Identity};
 
 /// For how long the bearer of a token is known.
 const KNOWN: Duration = Duration::from_secs(120);

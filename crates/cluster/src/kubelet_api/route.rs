@@ -1,10 +1,10 @@
 //! [`Route`]: a request, parsed once: its target, and the access to the node that it needs, as the kubelet has it. A target exists only inside of a
-//! route, so that what is authorised is what is done. Pure. Called by [`crate::routes`].
+//! route, so that what is authorised is what is done. Pure. Called by [`crate::kubelet_api::routes`].
 
 use http::Method;
 
-use crate::authority::Access;
-use crate::path::path_segments;
+use crate::kubelet_api::authority::Access;
+use crate::kubelet_api::path::path_segments;
 
 /// A target, with the accesses of which one suffices, the narrowest first.
 #[derive(Debug, PartialEq, Eq)]

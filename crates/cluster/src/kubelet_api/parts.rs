@@ -5,8 +5,8 @@ use std::sync::Arc;
 use cri_api::RuntimeService;
 use serde_json::Value;
 
-use crate::authority::Authority;
-use crate::tls::TlsFiles;
+use crate::kubelet_api::authority::Authority;
+use crate::kubelet_api::tls::TlsFiles;
 
 /// The parts that the port answers from.
 #[derive(Clone)]

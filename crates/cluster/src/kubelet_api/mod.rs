@@ -1,7 +1,6 @@
 //! The kubelet's port of this node: `/containerLogs`, `/exec`, `/attach`, `/portForward`, `/pods`, `/healthz`, `/metrics`,
-//! `/metrics/resource` and `/stats/summary` over TLS, for clients that the API server authorizes. Runs no pod and knows no API
-//! server: its sources and an [`Authority`] are passed in. Called by `imagelet run` on a node of a cluster.
-#![deny(missing_docs)]
+//! `/metrics/resource` and `/stats/summary` over TLS, for clients that the API server authorizes. Runs no pod and sends no request
+//! to the API server: its sources and an [`Authority`] are passed in. Called by `imagelet run` on a node of a cluster.
 
 mod access;
 pub mod admission;

@@ -7,8 +7,8 @@ use cri_api::{ContainerStats, CpuUsage, FilesystemUsage, MemoryUsage, PodSandbox
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
-use crate::machine::MachineUsage;
-use crate::pods::Started;
+use crate::kubelet_api::machine::MachineUsage;
+use crate::kubelet_api::pods::Started;
 
 /// Figures of the node and its pods.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -17,8 +17,8 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::*;
-use crate::certificate::ServerKey;
-use crate::route::tests::{ROUTES, spellings};
+use crate::kubelet_api::certificate::ServerKey;
+use crate::kubelet_api::route::tests::{ROUTES, spellings};
 
 /// 1.3.6.1.5.5.7.3.2, client authentication.
 const CLIENT_AUTH: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];

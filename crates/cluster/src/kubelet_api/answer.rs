@@ -8,7 +8,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Body;
 use serde_json::Value;
 
-use crate::access::Refusal;
+use crate::kubelet_api::access::Refusal;
 
 /// An answer.
 pub(crate) type Answer = Response<BoxBody<Bytes, std::io::Error>>;

@@ -1,4 +1,4 @@
-//! [`UnreadLimit`]: a connection that ends when its client stops reading answers. Called by [`crate::port`] and by the admin socket of the agent.
+//! [`UnreadLimit`]: a connection that ends when its client stops reading answers. Called by [`crate::kubelet_api::port`] and by the admin socket of the agent.
 
 use std::io;
 use std::pin::Pin;

@@ -17,9 +17,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Refusal;
-use crate::answer::{Answer, boxed};
-use crate::query::LogQuery;
+use crate::kubelet_api::access::Refusal;
+use crate::kubelet_api::answer::{Answer, boxed};
+use crate::kubelet_api::query::LogQuery;
 
 /// How often a log that is followed is looked at.
 const LOOK: Duration = Duration::from_millis(100);

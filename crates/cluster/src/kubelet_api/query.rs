@@ -5,7 +5,7 @@ use http::StatusCode;
 use jiff::{SignedDuration, Timestamp};
 use kuberuntime::logs::LogOptions;
 
-use crate::access::Refusal;
+use crate::kubelet_api::access::Refusal;
 
 /// A request for a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

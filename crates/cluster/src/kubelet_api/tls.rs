@@ -1,5 +1,5 @@
 //! TLS of a port: its certificate, and the authorities of accepted client certificates. A client without a certificate connects all
-//! the same, since it may have a token; one with a certificate of another authority does not. Called by [`crate::port`].
+//! the same, since it may have a token; one with a certificate of another authority does not. Called by [`crate::kubelet_api::port`].
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::time::Instant;
 
-use crate::certificate::{ServerKey, ServerNames};
+use crate::kubelet_api::certificate::{ServerKey, ServerNames};
 
 /// How often the files are read again.
 const READ_AGAIN: Duration = Duration::from_secs(60);

@@ -1,5 +1,5 @@
 //! [`HostRule`]: the names by which a listener is reached. A web page whose name is made to resolve to a loopback address could
-//! read its answers (DNS rebinding), but the name stays in the Host of the request. Pure. Called by [`crate::port`].
+//! read its answers (DNS rebinding), but the name stays in the Host of the request. Pure. Called by [`crate::kubelet_api::port`].
 
 use std::net::IpAddr;
 

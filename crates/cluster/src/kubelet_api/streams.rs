@@ -13,10 +13,10 @@ use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::Refusal;
-use crate::answer::{self, Answer};
-use crate::carry::carry;
-use crate::stream_address::StreamAddress;
+use crate::kubelet_api::access::Refusal;
+use crate::kubelet_api::answer::{self, Answer};
+use crate::kubelet_api::carry::carry;
+use crate::kubelet_api::stream_address::StreamAddress;
 
 /// How long the runtime may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);

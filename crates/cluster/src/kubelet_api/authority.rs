@@ -1,5 +1,5 @@
-//! [`Authority`]: authenticates a client and authorizes its request by the API server. A process border: the crate that speaks
-//! with the API server implements it. Decides nothing itself.
+//! [`Authority`]: authenticates a client and authorizes its request by the API server. A process border:
+//! [`crate::reviews`] implements it. Decides nothing itself.
 
 use std::error::Error;
 use std::fmt;

@@ -1,5 +1,5 @@
 //! [`Port`]: an address at which HTTP/1.1 is answered, over TLS or in clear text. Unauthenticated clients have a small budget of
-//! connections ([`crate::admission`]), a request must name the listener ([`crate::host`]), and no connection waits for ever for
+//! connections ([`crate::kubelet_api::admission`]), a request must name the listener ([`crate::kubelet_api::host`]), and no connection waits for ever for
 //! its client. Independent of paths and permissions. Every TCP listener of the program that speaks HTTP is one: the kubelet's
 //! port, the status page, metrics, `imagelet registry`.
 
@@ -26,10 +26,10 @@ use tokio_rustls::server::TlsStream;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::admission::{Admission, Limits, Seat, Source};
-use crate::host::{HostRule, MISDIRECTED};
-use crate::tls::{Tls, TlsFiles};
-use crate::unread::UnreadLimit;
+use crate::kubelet_api::admission::{Admission, Limits, Seat, Source};
+use crate::kubelet_api::host::{HostRule, MISDIRECTED};
+use crate::kubelet_api::tls::{Tls, TlsFiles};
+use crate::kubelet_api::unread::UnreadLimit;
 
 /// How long a client may take to say who it is, and to ask.
 const PATIENCE: Duration = Duration::from_secs(15);

@@ -1,5 +1,5 @@
-//! Requests and their answers. A request is parsed once into a [route](crate::route); a malformed path is answered with 404 without
-//! a check of access. Every other request passes the [gate](crate::access) with the access of its route, also for a path that is
+//! Requests and their answers. A request is parsed once into a [route](crate::kubelet_api::route); a malformed path is answered with 404 without
+//! a check of access. Every other request passes the [gate](crate::kubelet_api::access) with the access of its route, also for a path that is
 //! not served.
 
 use std::sync::Arc;
@@ -12,15 +12,15 @@ use kuberuntime::labels;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::access::{Gate, Refusal};
-use crate::answer::{self, Answer};
-use crate::authority::Identity;
-use crate::machine::MachineUsage;
-use crate::parts::Parts;
-use crate::port::Client;
-use crate::route::{ContainerPath, PodPath, Route, Target};
-use crate::summary::Summary;
-use crate::{logs, pods, query, streams};
+use crate::kubelet_api::access::{Gate, Refusal};
+use crate::kubelet_api::answer::{self, Answer};
+use crate::kubelet_api::authority::Identity;
+use crate::kubelet_api::machine::MachineUsage;
+use crate::kubelet_api::parts::Parts;
+use crate::kubelet_api::port::Client;
+use crate::kubelet_api::route::{ContainerPath, PodPath, Route, Target};
+use crate::kubelet_api::summary::Summary;
+use crate::kubelet_api::{logs, pods, query, streams};
 
 const PLAIN: &str = "text/plain; charset=utf-8";
 /// The type of metrics as text.

@@ -2,7 +2,7 @@
 
 use base::der::{each, expect, tag};
 
-use crate::authority::Identity;
+use crate::kubelet_api::authority::Identity;
 
 /// 2.5.4.3.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];

@@ -4,8 +4,8 @@ use http::StatusCode;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::access::Refusal;
-use crate::route::PodPath;
+use crate::kubelet_api::access::Refusal;
+use crate::kubelet_api::route::PodPath;
 
 /// Lists of statuses of containers.
 const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
