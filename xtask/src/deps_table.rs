@@ -115,7 +115,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-signature",
         uses: &["imagelet-oci"],
-        third_party: Some(&["base64", "ring", "rustls-pki-types", "serde", "serde_json", "thiserror"]),
+        third_party: Some(&["base64", "ring", "rustls-pki-types", "serde", "serde_json", "thiserror", "x509-parser"]),
         never_reaches: IO,
         reason: "signature turns bytes into a verdict: it reads no policy file, no key file, and asks no registry",
         ..ALONE
@@ -279,8 +279,8 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         packages: &["ring"],
         owners: &["imagelet-signature", "imagelet-cluster"],
-        reason: "signatures of images are verified in one place, requests for client certificates and a serving certificate are signed \
-                 in two others; TLS has it through rustls",
+        reason: "signatures of images are verified in one place, and cluster needs random numbers; TLS and rcgen have it by \
+                 themselves",
     },
     Wrapper {
         packages: &["h2"],

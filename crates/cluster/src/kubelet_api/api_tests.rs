@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cri_api::testing::FakeRuntimeService;
 use oci::Secret;
+use rcgen::ExtendedKeyUsagePurpose;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -20,8 +21,6 @@ use super::*;
 use crate::kubelet_api::certificate::ServerKey;
 use crate::kubelet_api::route::tests::{ROUTES, spellings};
 
-/// 1.3.6.1.5.5.7.3.2, client authentication.
-const CLIENT_AUTH: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
 /// More idle connections than all budgets together.
 const FLOOD: usize = 600;
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -65,8 +64,8 @@ impl Rig {
         let path = directory.path();
         let local = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let names = |node: &str| ServerNames { node: node.to_owned(), addresses: vec![local] };
-        let (client, text) =
-            certificate::make(&names("admin"), CLIENT_AUTH, Timestamp::now()).expect("a client certificate");
+        let (client, text) = certificate::make(&names("admin"), ExtendedKeyUsagePurpose::ClientAuth, Timestamp::now())
+            .expect("a client certificate");
         std::fs::write(path.join("ca.pem"), text).expect("written");
         let authority = Arc::new(Counting::default());
         let runtime = FakeRuntimeService::new();

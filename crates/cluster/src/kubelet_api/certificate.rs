@@ -7,13 +7,16 @@ use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 
-use base::der::{tag, value};
 use base::{pem, write_private};
 use jiff::{Timestamp, ToSpan as _};
+use rcgen::{
+    CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose,
+    PKCS_ECDSA_P256_SHA256, SanType, SerialNumber,
+};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use time::OffsetDateTime;
 
 /// How long a certificate is good, as a kubelet's.
 const VALID_DAYS: i64 = 365;
@@ -21,21 +24,6 @@ const VALID_DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 30;
 /// Name of the file.
 const FILE: &str = "kubelet-server.pem";
-
-/// 1.2.840.10045.4.3.2, ecdsa-with-SHA256.
-const ECDSA_WITH_SHA256: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x04, 0x03, 0x02];
-/// 1.2.840.10045.2.1, a public key on a curve.
-const EC_PUBLIC_KEY: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x02, 0x01];
-/// 1.2.840.10045.3.1.7, the curve P-256.
-const P256: &[u8] = &[0x2A, 0x86, 0x48, 0xCE, 0x3D, 0x03, 0x01, 0x07];
-/// 2.5.4.3.
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// 2.5.29.15, 2.5.29.17, 2.5.29.37.
-const KEY_USAGE: &[u8] = &[0x55, 0x1D, 0x0F];
-const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1D, 0x11];
-const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1D, 0x25];
-/// 1.3.6.1.5.5.7.3.1, server authentication.
-const SERVER_AUTH: &[u8] = &[0x2B, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
 
 /// Names and addresses of the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +56,7 @@ impl ServerKey {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let (made, text) = make(names, SERVER_AUTH, now)?;
+        let (made, text) = make(names, ExtendedKeyUsagePurpose::ServerAuth, now)?;
         write_private(&path, text.as_bytes())?;
         Ok(made)
     }
@@ -96,88 +84,53 @@ fn head_for(names: &ServerNames) -> String {
 }
 
 /// Makes a key and its certificate for this usage, and the text of the file.
-pub(crate) fn make(names: &ServerNames, usage: &[u8], now: Timestamp) -> io::Result<(ServerKey, String)> {
-    let random = SystemRandom::new();
-    let failed = |what: &str| io::Error::other(format!("make a serving certificate: {what}"));
-    let pkcs8 = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).map_err(|_| failed("no key"))?;
-    let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, pkcs8.as_ref(), &random)
-        .map_err(|_| failed("the key is none"))?;
-    let mut serial = [0; 16];
-    random.fill(&mut serial).map_err(|_| failed("no random numbers"))?;
-    // Positive, and without a leading zero.
-    serial[0] = serial[0] & 0x3F | 0x40;
-    let until = now.checked_add((VALID_DAYS * 24).hours()).map_err(|_| failed("the time is out of range"))?;
-    let body = to_be_signed(names, usage, &serial, pair.public_key().as_ref(), now, until);
-    let signature = pair.sign(&random, &body).map_err(|_| failed("no signature"))?;
-    let signature = value(tag::BIT_STRING, &[&[0], signature.as_ref()]);
-    let certificate = value(tag::SEQUENCE, &[&body, &algorithm(), &signature]);
+pub(crate) fn make(
+    names: &ServerNames,
+    usage: ExtendedKeyUsagePurpose,
+    now: Timestamp,
+) -> io::Result<(ServerKey, String)> {
+    let failed = |error: &dyn std::fmt::Display| io::Error::other(format!("make a serving certificate: {error}"));
+    let until = now.checked_add((VALID_DAYS * 24).hours()).map_err(|error| failed(&error))?;
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(|error| failed(&error))?;
+    let made = parameters(names, usage, now, until).map_err(|error| failed(&error))?;
+    let made = made.self_signed(&key).map_err(|error| failed(&error))?;
     let text = head_for(names)
         + &until.to_string()
         + "\n"
-        + &pem::write("CERTIFICATE", &certificate)
-        + &pem::write("PRIVATE KEY", pkcs8.as_ref());
-    let key = PrivatePkcs8KeyDer::from(pkcs8.as_ref().to_vec()).into();
-    Ok((ServerKey { certificate: certificate.into(), key }, text))
+        + &pem::write("CERTIFICATE", made.der())
+        + &pem::write("PRIVATE KEY", key.serialized_der());
+    let key = PrivatePkcs8KeyDer::from(key.serialize_der()).into();
+    Ok((ServerKey { certificate: made.der().clone(), key }, text))
 }
 
-fn to_be_signed(
+fn parameters(
     names: &ServerNames,
-    usage: &[u8],
-    serial: &[u8],
-    key: &[u8],
+    usage: ExtendedKeyUsagePurpose,
     from: Timestamp,
     until: Timestamp,
-) -> Vec<u8> {
-    let oid = |id: &[u8]| value(tag::OBJECT_IDENTIFIER, &[id]);
-    let sequence = |parts: &[&[u8]]| value(tag::SEQUENCE, parts);
-    // Two digits of the year up to 2049 (RFC 5280, section 4.1.2.5).
-    let time = |time: Timestamp| {
-        let text = time.strftime("%Y%m%d%H%M%SZ").to_string();
-        match text.get(2..).filter(|_| text.as_str() < "2050") {
-            Some(short) => value(tag::UTC_TIME, &[short.as_bytes()]),
-            None => value(tag::GENERALIZED_TIME, &[text.as_bytes()]),
-        }
-    };
-    let common_name = value(tag::UTF8_STRING, &[names.node.as_bytes()]);
-    let name = sequence(&[&value(tag::SET, &[&sequence(&[&oid(COMMON_NAME), &common_name])])]);
-    let key = sequence(&[&sequence(&[&oid(EC_PUBLIC_KEY), &oid(P256)]), &value(tag::BIT_STRING, &[&[0], key])]);
-    let extension = |id: &[u8], critical: bool, content: &[u8]| {
-        let critical = if critical { value(tag::BOOLEAN, &[&[0xFF]]) } else { Vec::new() };
-        sequence(&[&oid(id), &critical, &value(tag::OCTET_STRING, &[content])])
-    };
-    let mut alternatives = value(tag::implicit(2), &[names.node.as_bytes()]);
-    for address in &names.addresses {
-        alternatives.extend(match address {
-            IpAddr::V4(address) => value(tag::implicit(7), &[&address.octets()]),
-            IpAddr::V6(address) => value(tag::implicit(7), &[&address.octets()]),
-        });
-    }
-    let extensions = sequence(&[
-        // Digital signatures: the first of eight bits.
-        &extension(KEY_USAGE, true, &value(tag::BIT_STRING, &[&[7, 0x80]])),
-        &extension(EXTENDED_KEY_USAGE, false, &sequence(&[&oid(usage)])),
-        &extension(SUBJECT_ALT_NAME, false, &sequence(&[&alternatives])),
-    ]);
-    sequence(&[
-        // Version 3.
-        &value(tag::explicit(0), &[&value(tag::INTEGER, &[&[2]])]),
-        &value(tag::INTEGER, &[serial]),
-        &algorithm(),
-        &name,
-        &sequence(&[&time(from), &time(until)]),
-        &name,
-        &key,
-        &value(tag::explicit(3), &[&extensions]),
-    ])
-}
-
-fn algorithm() -> Vec<u8> {
-    value(tag::SEQUENCE, &[&value(tag::OBJECT_IDENTIFIER, &[ECDSA_WITH_SHA256])])
+) -> Result<CertificateParams, Box<dyn std::error::Error>> {
+    let mut serial = [0; 16];
+    SystemRandom::new().fill(&mut serial).map_err(|_| "the system has no random numbers")?;
+    // Positive, and without a leading zero.
+    serial[0] = serial[0] & 0x3F | 0x40;
+    let mut parameters = CertificateParams::default();
+    parameters.serial_number = Some(SerialNumber::from_slice(&serial));
+    parameters.not_before = OffsetDateTime::from_unix_timestamp(from.as_second())?;
+    parameters.not_after = OffsetDateTime::from_unix_timestamp(until.as_second())?;
+    parameters.distinguished_name = DistinguishedName::new();
+    parameters.distinguished_name.push(DnType::CommonName, names.node.as_str());
+    parameters.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    parameters.extended_key_usages = vec![usage];
+    parameters.subject_alt_names = vec![SanType::DnsName(names.node.as_str().try_into()?)];
+    parameters.subject_alt_names.extend(names.addresses.iter().copied().map(SanType::IpAddress));
+    Ok(parameters)
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt as _;
+
+    use x509_parser::prelude::{FromDer as _, X509Certificate};
 
     use super::*;
 
@@ -212,7 +165,8 @@ mod tests {
     #[test]
     fn a_client_finds_the_names_in_it() {
         let now = Timestamp::now();
-        let (made, _) = make(&names("edge", "192.0.2.10"), SERVER_AUTH, now).expect("a certificate");
+        let (made, _) =
+            make(&names("edge", "192.0.2.10"), ExtendedKeyUsagePurpose::ServerAuth, now).expect("a certificate");
         let end = webpki::EndEntityCert::try_from(&made.certificate).expect("it can be read");
         for name in ["edge", "192.0.2.10", "fd00::1"] {
             let name = rustls_pki_types::ServerName::try_from(name).expect("a name");
@@ -221,5 +175,43 @@ mod tests {
         let other = rustls_pki_types::ServerName::try_from("192.0.2.11").expect("a name");
         end.verify_is_valid_for_subject_name(&other).expect_err("another address");
         assert_eq!(crate::kubelet_api::subject::identity(&made.certificate).expect("a subject").name, "edge");
+    }
+
+    #[test]
+    fn certificate_has_the_fields_of_a_serving_certificate() {
+        let now: Timestamp = "2049-06-01T12:30:15.5Z".parse().expect("a time");
+        let (made, text) =
+            make(&names("edge", "192.0.2.10"), ExtendedKeyUsagePurpose::ServerAuth, now).expect("a certificate");
+        let (rest, read) = X509Certificate::from_der(&made.certificate).expect("a certificate");
+        assert!(rest.is_empty());
+        assert_eq!(
+            (read.version().0, read.subject().to_string(), read.issuer()),
+            (2, "CN=edge".into(), read.subject())
+        );
+        let serial = read.raw_serial();
+        assert!(serial.len() == 16 && (0x40..0x80).contains(&serial[0]), "{serial:?}");
+        let validity = read.validity();
+        assert_eq!(validity.not_before.timestamp(), now.as_second());
+        assert_eq!(validity.not_after.timestamp() - validity.not_before.timestamp(), VALID_DAYS * 24 * 3600);
+        // The year decides about the form of a time (RFC 5280, section 4.1.2.5).
+        assert!(validity.not_before.is_utctime() && validity.not_after.is_generalizedtime());
+        let usage = read.key_usage().expect("readable").expect("an extension");
+        assert!(usage.critical && usage.value.digital_signature() && usage.value.flags == 1, "{:?}", usage.value);
+        let extended = read.extended_key_usage().expect("readable").expect("an extension").value;
+        assert!(extended.server_auth && !extended.client_auth && !extended.any, "{extended:?}");
+        assert_eq!((read.extensions().len(), read.is_ca()), (3, false));
+        assert!(text.starts_with(
+            "# imagelet's serving certificate for edge 192.0.2.10 fd00::1 until 2050-06-01T12:30:15.5Z\n"
+        ));
+        let key = PrivatePkcs8KeyDer::from_pem_slice(text.as_bytes()).expect("a key");
+        let key = KeyPair::from_pkcs8_der_and_sign_algo(&key, &PKCS_ECDSA_P256_SHA256).expect("a key");
+        assert_eq!(read.public_key().subject_public_key.data.as_ref(), key.public_key_raw());
+    }
+
+    #[test]
+    fn name_that_no_certificate_can_have_is_an_error() {
+        let made = make(&names("édge", "192.0.2.10"), ExtendedKeyUsagePurpose::ServerAuth, Timestamp::now());
+        let error = made.map(|(_, text)| text).expect_err("not a DNS name").to_string();
+        assert!(error.starts_with("make a serving certificate: "), "{error}");
     }
 }

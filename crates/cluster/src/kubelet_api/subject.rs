@@ -1,34 +1,21 @@
-//! The identity in a client certificate: common names and organisations of its subject, as the API server reads them. Verifies nothing: that is TLS's.
+//! The identity in a client certificate: common name and organizations of its subject, as the API server reads them. Verifies
+//! nothing: TLS has verified the certificate before.
 
-use base::der::{each, expect, tag};
+use x509_parser::oid_registry::{OID_X509_COMMON_NAME, OID_X509_ORGANIZATION_NAME};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::kubelet_api::authority::Identity;
 
-/// 2.5.4.3.
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-/// 2.5.4.10.
-const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0A];
-
 /// Reads the subject of a certificate; `None` where it has no common name.
 pub(crate) fn identity(certificate: &[u8]) -> Option<Identity> {
-    let (certificate, _) = expect(tag::SEQUENCE, certificate)?;
-    let (to_be_signed, _) = expect(tag::SEQUENCE, certificate)?;
-    // A version may stand before serial number, algorithm, issuer and validity.
-    let mut fields = each(to_be_signed).skip_while(|(tag, _)| *tag == tag::explicit(0));
-    let (tag, subject) = fields.nth(4)?;
-    if tag != tag::SEQUENCE {
-        return None;
-    }
+    let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let mut identity = Identity::default();
-    let attributes = each(subject).flat_map(|(_, set)| each(set));
-    for (_, attribute) in attributes {
-        let Some((kind, rest)) = expect(tag::OBJECT_IDENTIFIER, attribute) else { continue };
-        let Some((_, text)) = each(rest).next() else { continue };
-        let Ok(text) = std::str::from_utf8(text) else { continue };
-        match kind {
-            COMMON_NAME => text.clone_into(&mut identity.name),
-            ORGANIZATION => identity.groups.push(text.to_owned()),
-            _ => {}
+    for attribute in certificate.subject().iter_attributes() {
+        let Ok(text) = attribute.as_str() else { continue };
+        if *attribute.attr_type() == OID_X509_COMMON_NAME {
+            text.clone_into(&mut identity.name);
+        } else if *attribute.attr_type() == OID_X509_ORGANIZATION_NAME {
+            identity.groups.push(text.to_owned());
         }
     }
     (!identity.name.is_empty()).then_some(identity)
@@ -36,47 +23,38 @@ pub(crate) fn identity(certificate: &[u8]) -> Option<Identity> {
 
 #[cfg(test)]
 mod tests {
-    use base::der::value;
+    use rustls_pki_types::CertificateDer;
+    use rustls_pki_types::pem::PemObject as _;
 
     use super::*;
 
-    fn attribute(kind: &[u8], text: &str) -> Vec<u8> {
-        let kind = value(tag::OBJECT_IDENTIFIER, &[kind]);
-        value(tag::SET, &[&value(tag::SEQUENCE, &[&kind, &value(tag::PRINTABLE_STRING, &[text.as_bytes()])])])
-    }
-
-    fn certificate(version: bool, subject: &[Vec<u8>]) -> Vec<u8> {
-        let subject: Vec<&[u8]> = subject.iter().map(Vec::as_slice).collect();
-        let version = if version { value(tag::explicit(0), &[&[2, 1, 2]]) } else { Vec::new() };
-        let sequence = || value(tag::SEQUENCE, &[]);
-        let fields: [&[u8]; 7] = [
-            &version,
-            &value(tag::INTEGER, &[&[1]]),
-            &sequence(),
-            &value(tag::SEQUENCE, &[&attribute(COMMON_NAME, "the issuer")]),
-            &sequence(),
-            &value(tag::SEQUENCE, &subject),
-            &sequence(),
-        ];
-        value(tag::SEQUENCE, &[&value(tag::SEQUENCE, &fields), &sequence()])
+    /// Certificates that openssl made, with an issuer of another name.
+    macro_rules! certificate {
+        ($name:literal) => {
+            CertificateDer::from_pem_slice(include_bytes!(concat!("testdata/", $name, ".pem"))).expect("a certificate")
+        };
     }
 
     #[test]
     fn the_subject_is_the_identity() {
-        let subject = [
-            attribute(ORGANIZATION, "system:masters"),
-            attribute(&[0x55, 0x04, 0x06], "XX"),
-            attribute(ORGANIZATION, "staff"),
-            attribute(COMMON_NAME, "kubelet-client"),
-        ];
-        for version in [true, false] {
-            let found = identity(&certificate(version, &subject)).expect("a subject");
+        // Two organizations, a country between them, and the common name; as version 3 and as version 1.
+        for certificate in [certificate!("two-groups-v3"), certificate!("two-groups-v1")] {
+            let found = identity(&certificate).expect("a subject");
             assert_eq!(found.name, "kubelet-client");
             assert_eq!(found.groups, ["system:masters", "staff"]);
         }
-        assert_eq!(identity(&certificate(true, &subject[..3])), None, "nobody's");
+        assert_eq!(identity(&certificate!("no-common-name")), None, "an identity without a name");
+        let whole = certificate!("two-groups-v3");
+        for length in 0..whole.len() {
+            assert_eq!(identity(&whole[..length]), None, "the first {length} bytes");
+        }
         for garbage in [&[][..], &[0x30, 0], &[0x30, 2, 0x30, 0], b"garbage"] {
             assert_eq!(identity(garbage), None);
         }
+    }
+
+    #[test]
+    fn last_common_name_counts() {
+        assert_eq!(identity(&certificate!("two-names")).expect("a subject").name, "second");
     }
 }
