@@ -88,7 +88,7 @@ pub(crate) fn check(found: &[(String, String)], left: &[(&str, usize)]) -> Vec<S
 pub(crate) const LEFT: &[(&str, usize)] = &[
     ("bench", 5),
     ("crates/agent", 19),
-    ("crates/base", 2),
+    ("crates/base", 1),
     ("crates/cluster", 21),
     ("crates/containerd", 4),
     ("crates/credentials", 11),

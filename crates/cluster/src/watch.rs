@@ -203,7 +203,7 @@ fn is_sound(event: &Event<Object>) -> bool {
     }
 }
 
-/// What follows a failure.
+/// The step after a failure.
 enum Step {
     /// The watcher goes on where it was.
     Resume(String),

@@ -3,8 +3,8 @@
 
 use std::fmt;
 
-use agent::admin::client::AskError;
 use agent::admin::{ListenError, NoEngine};
+use agent::api::client::AskError;
 use agent::collection::CollectionError;
 use agent::node::SecretsError;
 use agent::node::lock::LockError;

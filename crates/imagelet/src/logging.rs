@@ -66,7 +66,7 @@ const OUR_CRATES: &str = "imagelet";
 /// crates report every error of a request themselves.
 const KUBERNETES_CLIENT: &str = "kube_";
 
-/// What is logged, by the crate of the code.
+/// Returns the least severe level that is logged, by the crate of the code.
 fn targets(level: LevelFilter) -> Targets {
     let others = Targets::new().with_default(level.min(LevelFilter::WARN));
     others.with_target(KUBERNETES_CLIENT, level.min(LevelFilter::ERROR)).with_target(OUR_CRATES, level)

@@ -93,9 +93,8 @@ impl Watch {
         }
         let is_list = pairs.contains(&"sendInitialEvents=true");
         // Version 0 is any version that a cache has, which may be older than the objects that were already received.
-        let kept = pairs
-            .into_iter()
-            .filter(|pair| !pair.starts_with("timeoutSeconds=") && !(is_list && *pair == "resourceVersion=0"));
+        let is_replaced = |pair: &str| pair.starts_with("timeoutSeconds=") || is_list && pair == "resourceVersion=0";
+        let kept = pairs.into_iter().filter(|pair| !is_replaced(pair));
         let mut path = format!("{}?timeoutSeconds={seconds}", uri.path());
         kept.for_each(|pair| path.extend(["&", pair]));
         Ok(Some(Self { uri: path.parse()?, duration: Duration::from_secs(seconds), is_list }))

@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 const LONGEST: usize = 107;
 
 /// The socket of the process that holds `root`.
-pub(super) fn store_socket(root: &Path) -> PathBuf {
+pub(crate) fn store_socket(root: &Path) -> PathBuf {
     root.join("store.sock")
 }
 
 /// A path to the socket at `path` that is short enough as long as the directory is open, which is the second value. Blocks for as
 /// long as opening a directory takes.
-pub(super) fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
+pub(crate) fn reachable(path: &Path) -> io::Result<(PathBuf, Option<File>)> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else { return Ok((path.to_owned(), None)) };
     if path.as_os_str().len() <= LONGEST {
         return Ok((path.to_owned(), None));

@@ -1,5 +1,5 @@
 //! A request to an admin endpoint, over its unix socket. Called by [`Owner`](crate::collection::owner::Owner),
-//! [`RemoteStore`](super::remote_store::RemoteStore) and the commands that ask a long-running process.
+//! [`RemoteStore`](crate::admin::remote_store::RemoteStore) and the commands that ask a long-running process.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};
@@ -224,7 +224,7 @@ pub async fn events(socket: &Path, method: Method, target: &str, body: impl Into
 }
 
 /// The lines of an answer, until this is dropped or the answer is read to its end.
-pub(super) struct Lines {
+pub(crate) struct Lines {
     socket: PathBuf,
     body: axum::body::BodyDataStream,
     /// Bytes that were read beyond the last line.
@@ -234,7 +234,7 @@ pub(super) struct Lines {
 
 impl Lines {
     /// The next line, without its end.
-    pub(super) async fn next(&mut self) -> Result<String, AskError> {
+    pub(crate) async fn next(&mut self) -> Result<String, AskError> {
         let line = self.next_or_end().await?;
         line.ok_or_else(|| AskError::broken(&self.socket, "the answer ended too early"))
     }
@@ -259,7 +259,7 @@ impl Lines {
 }
 
 /// Asks for something that is answered in lines. A refusal has the agent's own words.
-pub(super) async fn lines(
+pub(crate) async fn lines(
     socket: &Path,
     method: Method,
     target: &str,

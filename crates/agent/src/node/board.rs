@@ -1,5 +1,5 @@
 //! [`PodBoard`]: the pods of an agent that runs pods, in Kubernetes' shapes. Decides nothing. Made by `node`; called by
-//! `super::pod_routes` and `super::state`.
+//! the routes of the admin endpoint and by the status page.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::node::events::{EventBook, RecordedEvent};
+use super::events::{EventBook, RecordedEvent};
 
 /// The state of pods and events that the routes answer from.
 #[derive(Clone)]
@@ -109,7 +109,7 @@ impl PodBoard {
     }
 
     /// Waits until it is known which pods there are, for `patience` at most.
-    pub(super) async fn known(&self, patience: Duration) -> Result<(), String> {
+    pub(crate) async fn known(&self, patience: Duration) -> Result<(), String> {
         if tokio::time::timeout(patience, self.agent.until_known()).await.is_ok() {
             return Ok(());
         }
@@ -129,7 +129,7 @@ impl PodBoard {
         json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items, "refused": refused})
     }
 
-    pub(super) fn one(&self, namespace: &str, name: &str) -> Option<Value> {
+    pub(crate) fn one(&self, namespace: &str, name: &str) -> Option<Value> {
         let views = self.agent.pods();
         let named = |view: &&Arc<PodView>| view.pod.metadata.namespace == namespace && view.pod.metadata.name == name;
         // While an earlier pod of the name is being ended, the one that is wanted is the one that is meant.
@@ -144,7 +144,7 @@ impl PodBoard {
         Some(json!({"pod": pod(view, &desired), "sync": sync}))
     }
 
-    pub(super) fn events_since(&self, number: u64) -> Value {
+    pub(crate) fn events_since(&self, number: u64) -> Value {
         let entries = self.events.since(number);
         let last = entries.last().map_or(number, |entry| entry.number);
         let items: Vec<Value> = entries.iter().map(|entry| event(entry, &self.node.node_name)).collect();
@@ -173,7 +173,7 @@ pub fn pod(view: &PodView, desired: &DesiredPods) -> Value {
 
 /// A PodList with what says which pods there are and how they are, and nothing else: environments, arguments, annotations and
 /// probes may hold secrets, and so may messages of containers.
-pub(super) fn without_secrets(list: &Value) -> Value {
+pub(crate) fn without_secrets(list: &Value) -> Value {
     let keep = |object: &Value, names: &[&str]| -> Value {
         let members = names.iter().filter_map(|name| Some(((*name).to_owned(), object.get(name)?.clone())));
         Value::Object(members.collect())
@@ -271,7 +271,3 @@ fn event(entry: &RecordedEvent, node: &str) -> Value {
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
-
-#[cfg(test)]
-#[path = "pods_tests.rs"]
-mod tests;

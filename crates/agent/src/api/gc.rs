@@ -47,7 +47,7 @@ impl CollectRequest {
     }
 
     /// The request of a query.
-    pub(super) fn parse(query: &str) -> Result<Self, String> {
+    pub(crate) fn parse(query: &str) -> Result<Self, String> {
         let mut request = Self::default();
         for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
             let number = || value.parse::<u64>().map_err(|_| format!("{key}: {value:?} is no whole number"));
@@ -295,7 +295,7 @@ pub fn patterns_query(patterns: &[Pattern]) -> String {
 }
 
 /// The patterns that a query names, at least one.
-pub(super) fn patterns(query: &str) -> Result<Vec<Pattern>, String> {
+pub(crate) fn patterns(query: &str) -> Result<Vec<Pattern>, String> {
     let mut patterns = Vec::new();
     for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
         if key != "pattern" {
