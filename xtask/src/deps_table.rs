@@ -108,7 +108,7 @@ pub(crate) const BORDERS: &[Border] = &[
     Border {
         package: "imagelet-signature",
         uses: &["imagelet-oci"],
-        third_party: Some(&["base64", "ring", "rustls-pki-types", "serde", "serde_json", "thiserror"]),
+        third_party: Some(&["base64", "ring", "rustls-pki-types", "serde", "serde_json", "thiserror", "x509-parser"]),
         never_reaches: IO,
         reason: "signature turns bytes into a verdict: it reads no policy file, no key file, and asks no registry",
         ..ALONE
@@ -179,28 +179,21 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
-        package: "imagelet-kubelet-api",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-kuberuntime"],
-        never_reaches: &["tonic", "prost", "axum", "redb", "clap", "kube", "imagelet-store", "imagelet-image-service"],
-        reason: "kubelet-api answers the API server: it runs no pod, and asks through a trait who may",
-        ..ALONE
-    },
-    Border {
         package: "imagelet-cluster",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-kubelet-api"],
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-image-manager", "imagelet-kuberuntime"],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
-        reason: "cluster speaks with the API server, and only it: it runs no pod and pulls no image",
+        reason: "cluster speaks with the API server and serves the kubelet's port: it runs no pod and pulls no image",
         ..ALONE
     },
     Border {
         package: "imagelet-agent",
         uses: &[
             "imagelet-base",
+            "imagelet-cluster",
             "imagelet-oci",
             "imagelet-cri-api",
             "imagelet-cri-grpc",
             "imagelet-image-manager",
-            "imagelet-kubelet-api",
             "imagelet-kuberuntime",
             "imagelet-manifest",
         ],
@@ -224,7 +217,6 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-base",
             "imagelet-agent",
             "imagelet-cluster",
-            "imagelet-kubelet-api",
             "imagelet-containerd",
             "imagelet-oci",
             "imagelet-cri-api",
@@ -283,15 +275,15 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
     },
     Wrapper {
         packages: &["rustls", "rustls-native-certs", "tokio-rustls"],
-        owners: &["imagelet-base", "imagelet-registry", "imagelet-kuberuntime", "imagelet-kubelet-api"],
+        owners: &["imagelet-base", "imagelet-registry", "imagelet-kuberuntime", "imagelet-cluster"],
         reason: "TLS is registry's, that of probes, which accept what a container shows, and that of the kubelet's port; base has \
                  what the clients share",
     },
     Wrapper {
         packages: &["ring"],
-        owners: &["imagelet-signature", "imagelet-cluster", "imagelet-kubelet-api"],
-        reason: "signatures of images are verified in one place, requests for client certificates and a serving certificate are signed \
-                 in two others; TLS has it through rustls",
+        owners: &["imagelet-signature", "imagelet-cluster"],
+        reason: "signatures of images are verified in one place, and cluster needs random numbers; TLS and rcgen have it by \
+                 themselves",
     },
     Wrapper {
         packages: &["h2"],
@@ -305,7 +297,7 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
             "imagelet-cri-grpc",
             "imagelet-registry",
             "imagelet-kuberuntime",
-            "imagelet-kubelet-api",
+            "imagelet-cluster",
             "imagelet-agent",
             "imagelet",
         ],

@@ -5,8 +5,8 @@ use std::error::Error;
 use std::io::{self, Write as _};
 use std::path::Path;
 
-use imagelet_agent::admin::client::{self, Method};
 use imagelet_agent::admin::pulls::Pulls;
+use imagelet_agent::api::client::{self, Method};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

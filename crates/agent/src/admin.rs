@@ -1,5 +1,5 @@
 //! The admin endpoint: the API of a long-running process, over HTTP on a unix socket, and, if configured, metrics and health alone
-//! over TCP. It calls the managers and decides nothing. Long-running commands start it; other commands use it through [`client`].
+//! over TCP. It calls the managers and decides nothing. Long-running commands start it; other commands use it through [`client`](crate::api::client).
 //!
 //! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `image_events`, `archive_routes`,
 //! `pod_routes`, `collecting`, `routes`. `access` decides which clients may change state. The store has a separate socket: see
@@ -8,30 +8,25 @@
 mod access;
 mod archive_routes;
 pub mod backoff;
-pub mod client;
 mod collecting;
 pub mod engine;
 mod engine_wire;
 mod exposition;
-pub mod gc;
 mod image_events;
 mod image_routes;
 pub mod images;
 mod openapi;
 mod pod_routes;
-pub mod pods;
 mod process;
 mod pull_routes;
 mod pull_stream;
 pub mod pulls;
 pub mod remote_store;
 mod routes;
-mod socket_path;
 mod state;
 mod stream;
 mod stream_quota;
 mod table;
-pub mod wire;
 
 use std::future::IntoFuture as _;
 use std::net::SocketAddr;
@@ -40,11 +35,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use cluster::kubelet_api::{Clients, Port};
 use cri_api::ImageService;
 use cri_grpc::server::{self, BindError, Listener};
 use cri_grpc::{Endpoint, EndpointError};
 use hyper_util::service::TowerToHyperService;
-use kubelet_api::{Clients, Port};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
@@ -285,6 +280,8 @@ async fn answer(serve: impl Future<Output = std::io::Result<()>>, stop: Cancella
 mod api_tests;
 #[cfg(test)]
 mod openapi_tests;
+#[cfg(test)]
+mod pods_tests;
 #[cfg(test)]
 mod schema_check;
 #[cfg(test)]

@@ -11,9 +11,9 @@ use image_manager::{
 };
 
 use super::backoff::{BackoffList, NOBODY_DECIDES, ResetCount};
-use super::client::Method;
-use super::gc::CollectRequest;
 use super::*;
+use crate::api::client::{self, Method};
+use crate::api::gc::CollectRequest;
 use crate::collection::{Collection, CollectionParts};
 
 /// A running admin endpoint in a directory of its own.

@@ -1,5 +1,5 @@
 //! Garbage collection: [`Collection`] is the manager with its state, its thresholds and the runtime that knows the containers.
-//! Answers commands and the admin endpoint in the plain data of [`crate::admin::gc`], with or without a socket between them.
+//! Answers commands and the admin endpoint in the plain data of [`crate::api::gc`], with or without a socket between them.
 //! Decides nothing about images.
 
 mod logged;
@@ -22,8 +22,8 @@ use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOption
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::client::AskError;
-use crate::admin::gc::{
+use crate::api::client::AskError;
+use crate::api::gc::{
     CollectPlan, CollectReport, CollectRequest, CollectedContainers, DiskChange, DiskUsage, Leftover, MissingSpace, Pin,
 };
 pub use logged::Logged;

@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod age;
+pub mod api;
 pub mod collection;
 pub mod ensure;
 pub mod node;

@@ -2,6 +2,7 @@
 //! keeps pods as they should be. Holds no rule of its own about pods or images. Made by `imagelet run`, which also says which
 //! pods there should be.
 
+pub mod board;
 pub mod events;
 pub mod lock;
 pub mod machine;
@@ -29,8 +30,8 @@ use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::admin::pods::{NodeInfo, PodBoard};
 use crate::collection::{Collection, KnownPods};
+use board::{NodeInfo, PodBoard};
 use events::EventBook;
 use secrets::PullCredentials;
 pub use secrets::SecretsError;

@@ -19,8 +19,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use cluster::kubelet_api::{Client, Clients, Port, TlsFiles};
 use hyper::service::service_fn;
-use kubelet_api::{Client, Clients, Port, TlsFiles};
 use oci::Secret;
 use tokio_util::sync::CancellationToken;
 

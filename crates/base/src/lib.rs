@@ -3,7 +3,7 @@
 //! [mounts](mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and
 //! [states](FileIdentity) of files, files that [no other user reads](write_private), the error of a
 //! [full disk](is_disk_full), reads that [`fill`] a buffer, [walks](walk_tree) over trees that other processes change,
-//! the encodings of certificates ([`der`], [`pem`]), [sizes and durations](units) for people, the names [`nearest`] to a
+//! the text form of certificates ([`pem`]), [sizes and durations](units) for people, the names [`nearest`] to a
 //! wrong one, trace context in headers, and parts of TLS clients.
 //!
 //! No module of this crate knows images, pods or settings.
@@ -11,7 +11,6 @@
 
 #[cfg(feature = "tokio")]
 mod blocking;
-pub mod der;
 mod disk_full;
 mod file_identity;
 mod file_lock;

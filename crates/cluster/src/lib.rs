@@ -1,5 +1,6 @@
-//! This node as a member of a Kubernetes cluster: the client of the API server and all that is written there. The only crate that
-//! knows the types of the Kubernetes API; it runs no pod and pulls no image. Put together by the binary.
+//! This node as a member of a Kubernetes cluster: the client of the API server, everything that is written there, and the
+//! kubelet's port, with the listener that the other TCP ports of the agent use. Runs no pod and pulls no image. Assembled by the
+//! binary.
 #![deny(missing_docs)]
 
 pub mod client;
@@ -7,6 +8,7 @@ pub mod events;
 #[cfg(any(test, feature = "testing"))]
 pub mod fake;
 pub mod identity;
+pub mod kubelet_api;
 pub mod mirror;
 pub mod node;
 pub mod object_cache;

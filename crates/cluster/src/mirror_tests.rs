@@ -129,7 +129,7 @@ async fn mirrors_come_and_go_with_manifests() {
     let ended = stop.clone();
     let tasks = tokio_util::task::TaskTracker::new();
     tasks.spawn(async move {
-        let selection = Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() };
+        let selection = Selection::pods_of("edge");
         tokio::join!(
             follow(&client, &selection, &tell, &ended),
             mirrors.run(move || table.lock().clone(), changes, &ended)

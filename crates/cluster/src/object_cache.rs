@@ -3,17 +3,21 @@
 //! whose state is unknown is not reported as missing. Keeps nothing on disk.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::lock::Mutex;
+use kube::runtime::reflector::Store;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::client::ClusterClient;
-use crate::watch::{Selected, Selection, follow};
+use crate::watch::{Object, Selection, observe};
 
 /// Kind of an object that pods name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,10 +48,8 @@ impl ObjectName {
             ObjectKind::Secret => "secrets",
             ObjectKind::Service => "services",
         };
-        Selection {
-            path: format!("/api/v1/namespaces/{}/{collection}", self.namespace),
-            fields: format!("metadata.name={}", self.name),
-        }
+        let fields = format!("metadata.name={}", self.name);
+        Selection { collection, namespace: Some(self.namespace.clone()), fields }
     }
 }
 
@@ -75,7 +77,8 @@ struct Cache {
 }
 
 struct ObjectWatch {
-    selected: watch::Receiver<Selected>,
+    /// The object, or nothing.
+    store: Store<Object>,
     /// Ends the watch.
     _stop: DropGuard,
 }
@@ -107,16 +110,12 @@ impl ObjectCache {
 
     /// Returns an object, and waits at most `patience` for its first answer. An object that was not watched is watched from now on.
     pub async fn get(&self, name: &ObjectName, patience: Duration) -> Lookup {
-        let mut selected = {
+        let store = {
             let mut watches = self.0.watches.lock();
-            let watch = watches.entry(name.clone()).or_insert_with(|| self.watch(name));
-            watch.selected.clone()
+            watches.entry(name.clone()).or_insert_with(|| self.watch(name)).store.clone()
         };
-        let waited = tokio::time::timeout(patience, selected.wait_for(|selected| selected.ready)).await;
-        match waited {
-            Ok(Ok(selected)) => {
-                selected.objects.values().next().map_or(Lookup::Absent, |o| Lookup::Present(Arc::clone(o)))
-            }
+        match tokio::time::timeout(patience, store.wait_until_ready()).await {
+            Ok(Ok(())) => only(&store).map_or(Lookup::Absent, Lookup::Present),
             _ => Lookup::Unknown,
         }
     }
@@ -124,36 +123,38 @@ impl ObjectCache {
     /// An object, if it is known by now.
     #[must_use]
     pub fn known(&self, name: &ObjectName) -> Option<Arc<Value>> {
-        let watches = self.0.watches.lock();
-        let selected = watches.get(name)?.selected.borrow();
-        selected.objects.values().next().map(Arc::clone)
+        only(&self.0.watches.lock().get(name)?.store)
     }
 
     fn watch(&self, name: &ObjectName) -> ObjectWatch {
-        let (sender, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
-        let (selected, selection, ended) = (sender.subscribe(), name.selection(), stop.clone());
-        let (client, changed) = (self.0.client.clone(), self.0.changed.clone());
-        let mut heard = sender.subscribe();
+        let (selection, stop) = (name.selection(), CancellationToken::new());
+        let (client, changed, ended) = (self.0.client.clone(), self.0.changed.clone(), stop.clone());
+        let mut writer = Writer::new(selection.resource());
+        let store = writer.as_reader();
+        let written = store.clone();
         self.0.tasks.spawn(async move {
-            let last = async {
-                // The first answer is waited for by those who need it.
-                let mut is_first = true;
-                while heard.changed().await.is_ok() {
-                    if heard.borrow_and_update().objects.values().any(|object| object["immutable"] == true) {
-                        break;
-                    }
-                    if !std::mem::take(&mut is_first) {
-                        changed.send_modify(|count| *count += 1);
-                    }
+            // The first answer is waited for by those who need it.
+            let mut is_first = true;
+            let watch = observe(&client, &selection, |event| {
+                writer.apply_watcher_event(&event);
+                if matches!(event, Event::Init | Event::InitApply(_)) {
+                    return ControlFlow::Continue(());
                 }
-            };
-            tokio::select! {
-                () = follow(&client, &selection, &sender, &ended) => {}
-                () = last => ended.cancelled().await,
-            }
+                if !std::mem::take(&mut is_first) {
+                    changed.send_modify(|count| *count += 1);
+                }
+                let is_last = only(&written).is_some_and(|object| object["immutable"] == true);
+                if is_last { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            });
+            ended.run_until_cancelled(watch).await;
         });
-        ObjectWatch { selected, _stop: stop.drop_guard() }
+        ObjectWatch { store, _stop: stop.drop_guard() }
     }
+}
+
+/// The object of a store of one.
+fn only(store: &Store<Object>) -> Option<Arc<Value>> {
+    store.state().pop().map(|object| Arc::clone(&object.value))
 }
 
 #[cfg(test)]

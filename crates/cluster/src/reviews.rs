@@ -1,8 +1,8 @@
 //! [`Reviews`]: asks the API server whose a token is (TokenReview), and what a user may do at this node (SubjectAccessReview).
 //! Caches no answer: the kubelet's port, which calls it, does.
 
+use crate::kubelet_api::{Access, Authority, AuthorityError, Identity};
 use async_trait::async_trait;
-use kubelet_api::{Access, Authority, AuthorityError, Identity};
 use oci::Secret;
 use serde_json::{Value, json};
 

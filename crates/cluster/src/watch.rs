@@ -1,36 +1,66 @@
-//! [`follow`]: keeps all objects that a selector names up to date. Uses a streaming list where the server supports it, a list and
-//! a watch otherwise; handles bookmarks, lists again when a watch is too old, and backs off after failures with jitter. Objects
-//! are JSON without `managedFields`. Independent of the kind of object.
+//! [`follow`]: keeps all objects that a selector names up to date. The protocol (lists, watches, bookmarks, versions that are too
+//! old) is that of kube's watcher; this file chooses a streaming list or a plain one, and waits after failures with jitter. The
+//! bounds of its requests are in [`requests`]. Independent of the kind of object.
+
+mod object;
+mod pace;
+mod requests;
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::ops::ControlFlow;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt as _;
-use kube::core::WatchEvent;
+use kube::Api;
+use kube::core::ApiResource;
+use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
 use tokio::sync::watch;
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::client::request::{escaped, get};
 use crate::client::{ClusterClient, Failure, failure, text};
-use crate::retry::{Backoff, Random, jittered, system_random};
-
-/// The annotation of the bookmark behind the last object of a streaming list.
-const END_OF_LIST: &str = "k8s.io/initial-events-end";
-/// How long a streaming list may take before it counts as not supported.
-const LIST: Duration = Duration::from_secs(30);
-/// How long a watch is asked for, give or take a third.
-const WATCH: Duration = Duration::from_secs(450);
+use crate::retry::system_random;
+pub(crate) use object::Object;
+use pace::Pace;
 
 /// Objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selection {
-    /// Path of the collection: `/api/v1/pods`.
-    pub path: String,
+    /// Collection of the core API: `pods`.
+    pub collection: &'static str,
+    /// Namespace of the objects; `None`: every namespace, or objects that have none.
+    pub namespace: Option<String>,
     /// Field selector: `spec.nodeName=edge`.
     pub fields: String,
+}
+
+impl Selection {
+    /// Returns the pods of a node.
+    #[must_use]
+    pub fn pods_of(node: &str) -> Self {
+        Self { collection: "pods", namespace: None, fields: format!("spec.nodeName={node}") }
+    }
+
+    /// Returns the kind of the objects as kube names it.
+    pub(crate) fn resource(&self) -> ApiResource {
+        ApiResource {
+            group: String::new(),
+            version: "v1".to_owned(),
+            api_version: "v1".to_owned(),
+            kind: String::new(),
+            plural: self.collection.to_owned(),
+        }
+    }
+
+    fn api(&self, client: kube::Client) -> Api<Object> {
+        match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &self.resource()),
+            None => Api::all_with(client, &self.resource()),
+        }
+    }
 }
 
 /// Objects by uid.
@@ -45,255 +75,165 @@ pub struct Selected {
     pub objects: Objects,
 }
 
-/// Keeps the objects behind `sender` up to date until `stop`.
+/// Keeps the objects behind `sender` up to date until `stop`. The store of kube's reflector is not used for them: its readers
+/// are not notified of changes, and it keeps no object that a new list has unchanged.
 pub async fn follow(
     client: &ClusterClient,
     selection: &Selection,
     sender: &watch::Sender<Selected>,
     stop: &CancellationToken,
 ) {
-    let mut follower = Follower {
-        client,
-        selection,
-        sender,
-        streams: true,
-        version: None,
-        backoff: Backoff::new(Duration::from_millis(800), Duration::from_secs(30)),
-        random: system_random(),
-    };
-    let work = async {
-        loop {
-            follower.once().await;
-        }
-    };
+    let mut listed = Vec::new();
+    let work = observe(client, selection, |event| {
+        apply(sender, &mut listed, event);
+        ControlFlow::<Infallible>::Continue(())
+    });
     tokio::select! {
         () = stop.cancelled() => {}
-        () = work => {}
+        _ = work => {}
     }
 }
 
-struct Follower<'a> {
-    client: &'a ClusterClient,
-    selection: &'a Selection,
-    sender: &'a watch::Sender<Selected>,
-    /// True until the server has shown that it has no streaming lists.
-    streams: bool,
-    /// The version up to which objects are known; `None`: they are to be listed.
-    version: Option<String>,
-    backoff: Backoff,
-    random: Random,
+fn apply(sender: &watch::Sender<Selected>, listed: &mut Vec<Object>, event: Event<Object>) {
+    match event {
+        Event::Init => listed.clear(),
+        Event::InitApply(object) => listed.push(object),
+        Event::InitDone => sender.send_modify(|selected| {
+            let kept = |uid: &String, value: &Arc<Value>| {
+                selected.objects.get(uid).filter(|known| *known == value).map(Arc::clone)
+            };
+            let objects = listed.drain(..).map(|object| {
+                let uid = object.uid().to_owned();
+                let value = kept(&uid, &object.value).unwrap_or(object.value);
+                (uid, value)
+            });
+            *selected = Selected { ready: true, objects: objects.collect() };
+        }),
+        Event::Apply(object) => sender.send_modify(|selected| {
+            selected.objects.insert(object.uid().to_owned(), object.value);
+        }),
+        Event::Delete(object) => sender.send_modify(|selected| {
+            selected.objects.remove(object.uid());
+        }),
+    }
 }
 
-/// Why a watch is over.
-enum WatchEnd {
-    /// The watch ended after its time, or because the client was rebuilt.
-    Over,
-    /// The version is too old: everything is to be listed.
+/// Passes all events of a selection to `sink` until it breaks. Every object has a name, a uid and a version.
+pub(crate) async fn observe<B>(
+    client: &ClusterClient,
+    selection: &Selection,
+    mut sink: impl FnMut(Event<Object>) -> ControlFlow<B>,
+) -> B {
+    let pace = Arc::new(Pace::new(system_random()));
+    let requests = requests::client(client, &pace);
+    let mut renewals = client.renewals();
+    let mut streams = true;
+    loop {
+        let mut events = pin!(watcher(selection.api(requests.clone()), configuration(selection, streams)));
+        let mut is_initial = true;
+        // The stream of a watcher has no end.
+        while let Some(next) = events.next().await {
+            let step = match next {
+                Ok(event) if is_sound(&event) => {
+                    renewals.mark_unchanged();
+                    match event {
+                        Event::Init | Event::InitApply(_) => {}
+                        Event::InitDone => {
+                            is_initial = false;
+                            pace.progress();
+                        }
+                        // However short a watch is, this one delivers something.
+                        Event::Apply(_) | Event::Delete(_) => pace.progress(),
+                    }
+                    match sink(event) {
+                        ControlFlow::Continue(()) => continue,
+                        ControlFlow::Break(value) => return value,
+                    }
+                }
+                Ok(_) => Step::Restart(UNSOUND.to_owned()),
+                Err(_) if pace.take_endless_list() => Step::PlainLists,
+                Err(error) => step(&error, is_initial && streams),
+            };
+            if let Step::PlainLists = step {
+                tracing::debug!(?selection, "server has no streaming lists");
+                streams = false;
+                pace.forget_watch();
+                break;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(report(selection, &pace, &step)) => {}
+                // Other credentials may do what those before could not.
+                Ok(()) = renewals.changed() => pace.progress(),
+            }
+            if !matches!(step, Step::Resume(_)) {
+                break;
+            }
+        }
+    }
+}
+
+/// Logs a failure, and returns how long to wait after it.
+fn report(selection: &Selection, pace: &Pace, step: &Step) -> Duration {
+    let (is_news, wait) = pace.failed();
+    let (path, fields) = (selection.collection, &selection.fields);
+    match step {
+        Step::Restart(error) | Step::Resume(error) if is_news => {
+            tracing::warn!(path, fields, error, "cannot watch, will retry");
+        }
+        Step::Restart(error) | Step::Resume(error) => {
+            tracing::debug!(path, fields, error, ?wait, "cannot watch, will retry");
+        }
+        Step::Expired | Step::PlainLists => tracing::debug!(path, fields, "watch is too old, listing"),
+    }
+    wait
+}
+
+fn configuration(selection: &Selection, streams: bool) -> watcher::Config {
+    let plain = watcher::Config::default().fields(&selection.fields).timeout(requests::LONGEST_WATCH);
+    if streams { plain.streaming_lists() } else { plain }
+}
+
+/// Error of an answer that is no object: a process between the node and the server may answer in the server's place.
+const UNSOUND: &str = "the API server answered with an object without name, uid or version";
+
+fn is_sound(event: &Event<Object>) -> bool {
+    match event {
+        Event::Apply(object) | Event::Delete(object) | Event::InitApply(object) => object.is_sound(),
+        Event::Init | Event::InitDone => true,
+    }
+}
+
+/// The step after a failure.
+enum Step {
+    /// The watcher goes on where it was.
+    Resume(String),
+    /// Another watcher lists everything: an event may have been lost with this answer.
+    Restart(String),
+    /// The same for a version that is too old, which is no fault.
     Expired,
     /// The server does not know streaming lists.
-    NoStreams,
-    Failed(kube::Error),
+    PlainLists,
 }
 
-impl Follower<'_> {
-    /// A list, if one is due, and a watch until it ends; after a failure a wait.
-    async fn once(&mut self) {
-        let (client, mut renewals) = (self.client.current(), self.client.renewals());
-        renewals.mark_unchanged();
-        let begun = Instant::now();
-        let work = async {
-            if self.version.is_none() && !self.streams {
-                self.list(&client).await?;
-            }
-            self.watch(&client).await
-        };
-        let end = tokio::select! {
-            end = work => end.unwrap_or_else(WatchEnd::Failed),
-            // A renewed client has other credentials, and other connections.
-            Ok(()) = renewals.changed() => WatchEnd::Over,
-        };
-        let selection = self.selection;
-        let wait = match end {
-            WatchEnd::Over if begun.elapsed() < Duration::from_secs(1) => self.backoff.next(&self.random),
-            WatchEnd::Over => {
-                self.backoff.reset();
-                return;
-            }
-            WatchEnd::Expired => {
-                tracing::debug!(?selection, "watch is too old, listing");
-                self.version = None;
-                self.backoff.next(&self.random)
-            }
-            WatchEnd::NoStreams => {
-                tracing::debug!(?selection, "server has no streaming lists");
-                self.streams = false;
-                return;
-            }
-            WatchEnd::Failed(error) => {
-                let is_news = self.backoff.is_first();
-                let wait = self.backoff.next(&self.random);
-                let (path, fields, error) = (&selection.path, &selection.fields, text(&error));
-                match is_news {
-                    true => tracing::warn!(path, fields, error, "cannot watch, will retry"),
-                    false => tracing::debug!(path, fields, error, ?wait, "cannot watch, will retry"),
-                }
-                wait
-            }
-        };
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            // Other credentials may do what those before could not.
-            Ok(()) = renewals.changed() => self.backoff.reset(),
+fn step(error: &watcher::Error, is_streaming_list: bool) -> Step {
+    let of = |error: &kube::Error| match failure(error) {
+        Failure::Expired => Some(Step::Expired),
+        Failure::Invalid if is_streaming_list => Some(Step::PlainLists),
+        _ => None,
+    };
+    match error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
+            of(error).unwrap_or_else(|| Step::Resume(text(error)))
         }
-    }
-
-    async fn list(&mut self, client: &kube::Client) -> Result<(), kube::Error> {
-        // The most recent list: one from a cache may be older than the objects that were already received.
-        let uri = format!("{}?fieldSelector={}", self.selection.path, escaped(&self.selection.fields));
-        let mut list: Value = client.request(get(&uri)).await?;
-        let version = version_of(&list).ok_or_else(|| unreadable("a list without a version"))?;
-        let items = match list["items"].take() {
-            Value::Array(items) => items,
-            Value::Null => Vec::new(),
-            _ => return Err(unreadable("a list without items")),
-        };
-        let items: Vec<Value> = items.into_iter().map(checked).collect::<Result<_, _>>()?;
-        self.replace(items);
-        self.version = Some(version);
-        self.backoff.reset();
-        Ok(())
-    }
-
-    async fn watch(&mut self, client: &kube::Client) -> Result<WatchEnd, kube::Error> {
-        let fields = escaped(&self.selection.fields);
-        // So that the watches of many nodes do not end together.
-        let seconds = jittered(WATCH, 1.0 / 3.0, &self.random).as_secs();
-        let mut uri = format!(
-            "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={seconds}&fieldSelector={fields}",
-            self.selection.path
-        );
-        let mut listed = None;
-        match &self.version {
-            Some(version) => uri.push_str(&format!("&resourceVersion={}", escaped(version))),
-            None => {
-                uri.push_str("&sendInitialEvents=true&resourceVersionMatch=NotOlderThan");
-                listed = Some(Vec::new());
-            }
+        // The connection broke: everything before was delivered.
+        watcher::Error::WatchFailed(error @ kube::Error::ReadEvents(_)) => Step::Resume(text(error)),
+        watcher::Error::WatchFailed(error) => of(error).unwrap_or_else(|| Step::Restart(text(error))),
+        watcher::Error::WatchError(status) => {
+            let error = kube::Error::Api(status.clone());
+            of(&error).unwrap_or_else(|| Step::Restart(text(&error)))
         }
-        let deadline = Instant::now() + LIST;
-        // Servers end watches themselves; one that does not is not waited for for ever.
-        let longest = Instant::now() + Duration::from_secs(seconds + 30);
-        let events = match client.request_events::<Value>(get(&uri)).await {
-            Ok(events) => events,
-            Err(error) => return self.refused(error),
-        };
-        let mut events = std::pin::pin!(events);
-        loop {
-            let until = if listed.is_some() { deadline } else { longest };
-            let Ok(next) = tokio::time::timeout_at(until, events.next()).await else {
-                return Ok(if listed.is_some() { WatchEnd::NoStreams } else { WatchEnd::Over });
-            };
-            let Some(event) = next else { return Ok(WatchEnd::Over) };
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => return self.refused(error),
-            };
-            let event = match event {
-                WatchEvent::Added(object) => WatchEvent::Added(checked(object)?),
-                WatchEvent::Modified(object) => WatchEvent::Modified(checked(object)?),
-                WatchEvent::Deleted(object) => WatchEvent::Deleted(checked(object)?),
-                other => other,
-            };
-            match (event, &mut listed) {
-                (WatchEvent::Added(object) | WatchEvent::Modified(object), Some(list)) => list.push(object),
-                (WatchEvent::Added(object) | WatchEvent::Modified(object), None) => {
-                    // However short a watch is, this one brings something.
-                    self.backoff.reset();
-                    self.put(object);
-                }
-                (WatchEvent::Deleted(object), Some(list)) => {
-                    list.retain(|other| other["metadata"]["uid"] != object["metadata"]["uid"]);
-                }
-                (WatchEvent::Deleted(object), None) => self.take(&object),
-                (WatchEvent::Bookmark(bookmark), list) => {
-                    let ends = bookmark.metadata.annotations.get(END_OF_LIST).is_some_and(|ends| ends == "true");
-                    if let (true, Some(items)) = (ends, list.take_if(|_| ends)) {
-                        self.replace(items);
-                        self.backoff.reset();
-                    }
-                    if listed.is_none() {
-                        self.version = Some(bookmark.metadata.resource_version);
-                    }
-                }
-                (WatchEvent::Error(status), _) => return self.refused(kube::Error::Api(status)),
-            }
-        }
+        watcher::Error::NoResourceVersion => Step::Restart(UNSOUND.to_owned()),
     }
-
-    fn refused(&self, error: kube::Error) -> Result<WatchEnd, kube::Error> {
-        match failure(&error) {
-            Failure::Expired => Ok(WatchEnd::Expired),
-            Failure::Invalid if self.version.is_none() && self.streams => Ok(WatchEnd::NoStreams),
-            _ => Err(error),
-        }
-    }
-
-    /// These are all.
-    fn replace(&self, items: Vec<Value>) {
-        self.sender.send_modify(|selected| {
-            let mut objects = Objects::new();
-            for object in items {
-                let object = pruned(object);
-                let uid = uid(&object);
-                let same = selected.objects.get(&uid).filter(|old| ***old == object).map(Arc::clone);
-                objects.insert(uid, same.unwrap_or_else(|| Arc::new(object)));
-            }
-            *selected = Selected { ready: true, objects };
-        });
-    }
-
-    fn put(&mut self, object: Value) {
-        let object = pruned(object);
-        self.version = version_of(&object);
-        self.sender.send_modify(|selected| {
-            selected.objects.insert(uid(&object), Arc::new(object));
-        });
-    }
-
-    fn take(&mut self, object: &Value) {
-        self.version = version_of(object);
-        self.sender.send_modify(|selected| {
-            selected.objects.remove(&uid(object));
-        });
-    }
-}
-
-/// The version of an object or a list.
-fn version_of(object: &Value) -> Option<String> {
-    object["metadata"]["resourceVersion"].as_str().filter(|version| !version.is_empty()).map(str::to_owned)
-}
-
-/// The object, if it is one: what is between the node and the server may answer in the server's place.
-fn checked(object: Value) -> Result<Value, kube::Error> {
-    let is_object =
-        version_of(&object).is_some() && object["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty());
-    if is_object { Ok(object) } else { Err(unreadable("an object without uid or version")) }
-}
-
-fn unreadable(what: &str) -> kube::Error {
-    kube::Error::Service(format!("the API server answered with {what}").into())
-}
-
-fn uid(object: &Value) -> String {
-    object["metadata"]["uid"].as_str().unwrap_or_default().to_owned()
-}
-
-/// Removes `managedFields`, which is half of an object's metadata and which no caller reads.
-fn pruned(mut object: Value) -> Value {
-    if let Some(metadata) = object["metadata"].as_object_mut() {
-        metadata.remove("managedFields");
-    }
-    object
 }
 
 /// Returns true if the first object is the same version as the second or a newer one. Versions of one server are numbers that grow.

@@ -1,6 +1,7 @@
 //! Watches on an API server in memory, with and without streaming lists.
 
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::*;
 use crate::fake::FakeServer;
@@ -8,7 +9,7 @@ use crate::fake::FakeServer;
 const PODS: &str = "/api/v1/namespaces/shop/pods";
 
 fn selection() -> Selection {
-    Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() }
+    Selection::pods_of("edge")
 }
 
 fn pod(node: &str) -> Value {
@@ -127,4 +128,124 @@ async fn watches_of_many_nodes_do_not_end_together() {
     assert!(seconds.len() >= 20 && seconds.iter().all(|seconds| (300..=600).contains(seconds)), "{seconds:?}");
     let different: std::collections::BTreeSet<&u64> = seconds.iter().collect();
     assert!(different.len() > 10, "{seconds:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_deleted_while_it_is_listed_is_absent() {
+    let server = FakeServer::new(true);
+    server.put(&format!("{PODS}/a"), pod("edge"));
+    server.put(&format!("{PODS}/b"), pod("edge"));
+    server.delete_in_list(&format!("{PODS}/a"));
+    let mut scene = Scene::new(server);
+    scene.until(&["b"]).await;
+    assert_eq!(scene.server.take_requests(), ["WATCH /api/v1/pods", "WATCH /api/v1/pods"]);
+    scene.server.put(&format!("{PODS}/c"), pod("edge"));
+    scene.until(&["b", "c"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn watches_that_end_at_once_wait_longer_and_longer() {
+    for streams in [true, false] {
+        let mut scene = Scene::new(FakeServer::new(streams));
+        scene.until(&[]).await;
+        scene.server.take_requests();
+        let server = scene.server.clone();
+        let close = async {
+            // Every watch ends within a tenth of a second, for ten minutes.
+            for _ in 0..6000 {
+                server.close_watches();
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        close.await;
+        let asked = scene.server.take_requests();
+        assert!((15..40).contains(&asked.len()), "{}", asked.len());
+        assert!(asked.iter().all(|request| request == "WATCH /api/v1/pods"), "nothing is listed again: {asked:?}");
+        scene.server.put(&format!("{PODS}/a"), pod("edge"));
+        scene.until(&["a"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_refused_with_410_lists_again() {
+    for streams in [true, false] {
+        let mut scene = Scene::new(FakeServer::new(streams));
+        scene.server.put(&format!("{PODS}/a"), pod("edge"));
+        scene.until(&["a"]).await;
+        // The status of the answer itself, not an event of the watch.
+        scene.server.fail("WATCH", 410);
+        scene.server.close_watches();
+        scene.server.remove(&format!("{PODS}/a"));
+        scene.until(&[]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn object_without_uid_is_a_failure_and_nothing_is_lost() {
+    for streams in [true, false] {
+        let mut scene = Scene::new(FakeServer::new(streams));
+        scene.server.put(&format!("{PODS}/a"), pod("edge"));
+        scene.until(&["a"]).await;
+        // A changed object that lost its uid on the way; then one that nothing is wrong with.
+        let mut unsound = pod("edge");
+        unsound["metadata"]["uid"] = json!("");
+        scene.server.put(&format!("{PODS}/b"), unsound.clone());
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        assert_eq!(scene.selected.borrow().objects.len(), 1, "{streams}");
+        unsound["metadata"]["uid"] = json!("uid-b");
+        scene.server.put(&format!("{PODS}/b"), unsound);
+        scene.until(&["a", "b"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn streaming_list_without_an_end_is_replaced_by_a_plain_one() {
+    let server = FakeServer::new(true);
+    server.put(&format!("{PODS}/a"), pod("edge"));
+    server.set_endless_lists(true);
+    let begun = Instant::now();
+    let mut scene = Scene::new(server);
+    scene.until(&["a"]).await;
+    assert!(begun.elapsed() >= requests::LIST, "{:?}", begun.elapsed());
+    assert_eq!(scene.server.take_requests(), ["WATCH /api/v1/pods", "GET /api/v1/pods", "WATCH /api/v1/pods"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_the_server_does_not_end_is_ended() {
+    let mut scene = Scene::new(FakeServer::new(true));
+    scene.until(&[]).await;
+    scene.server.take_requests();
+    // The fake server ends no watch by itself: 600 seconds and 30 more are the most that a watch lasts.
+    tokio::time::sleep(Duration::from_secs(640)).await;
+    assert!((1..=2).contains(&scene.server.take_requests().len()));
+    scene.server.put(&format!("{PODS}/a"), pod("edge"));
+    scene.until(&["a"]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn outage_in_a_streaming_list_does_not_give_up_streaming_lists() {
+    let server = FakeServer::new(true);
+    server.put(&format!("{PODS}/a"), pod("edge"));
+    server.set_endless_lists(true);
+    let mut scene = Scene::new(server);
+    // The list has begun; then the server is away for longer than a list may take.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    scene.server.set_away(true);
+    scene.server.set_endless_lists(false);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    scene.server.set_away(false);
+    scene.until(&["a"]).await;
+    let asked = scene.server.take_requests();
+    assert!(asked.iter().all(|request| request == "WATCH /api/v1/pods"), "{asked:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn plain_watch_after_a_refused_streaming_list_does_not_wait() {
+    let begun = Instant::now();
+    let mut scene = Scene::new(FakeServer::new(false));
+    scene.until(&[]).await;
+    while scene.server.count("WATCH") < 2 {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
 }

@@ -26,11 +26,11 @@ use crate::endpoint::{admin_socket, connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
 use crate::images::{Images, Opening};
+use crate::manager::{self, Managed, ManagerParts, Mode};
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
 use crate::traces::Traces;
-use crate::wiring::{self, Managed, ManagerParts, Mode};
 
 /// A running command's surroundings.
 #[derive(Debug)]
@@ -246,7 +246,7 @@ impl App {
         mode: Mode,
     ) -> Outcome<Managed> {
         let (records, room) = match mode {
-            Mode::Explain => (wiring::peek(&self.config).await?, None),
+            Mode::Explain => (manager::peek(&self.config).await?, None),
             Mode::OneShot | Mode::Agent => (self.records().await?.clone(), self.room().await),
         };
         let tokens = self.tokens.get().cloned();
@@ -284,7 +284,7 @@ impl App {
 
     /// Returns the pull records, and the metrics that count them.
     pub(crate) async fn records(&self) -> Outcome<&(Arc<Metrics>, PullRecords)> {
-        self.records.get_or_try_init(|| wiring::records(&self.config)).await
+        self.records.get_or_try_init(|| manager::records(&self.config)).await
     }
 
     async fn find_owner(&self) -> Outcome<Owner> {
@@ -423,13 +423,13 @@ pub(crate) fn collection_parts(
     events: Arc<dyn EventRecorder>,
 ) -> CollectionParts {
     let endpoint = images.endpoint_text();
-    let mut options = wiring::collection::of_images(config, &endpoint);
+    let mut options = manager::collection::of_images(config, &endpoint);
     options.engine = images.engine();
     options.facts = images.facts();
     if let Some(directory) = images.absent_root() {
         options.directory = None;
         options.pressure.node_directory = Some(directory.to_owned());
     }
-    let containers = wiring::collection::of_containers(config);
+    let containers = manager::collection::of_containers(config);
     CollectionParts { service, endpoint, runtime, events, images: options, containers, pods: None }
 }

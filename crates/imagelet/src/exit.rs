@@ -3,16 +3,16 @@
 
 use std::fmt;
 
-use agent::admin::client::AskError;
 use agent::admin::{ListenError, NoEngine};
+use agent::api::client::AskError;
 use agent::collection::CollectionError;
 use agent::node::SecretsError;
 use agent::node::lock::LockError;
 use cluster::ClientError;
 use cluster::identity::JoinError;
+use cluster::kubelet_api::StreamAddressError;
 use cluster::node::NameTaken;
 use cri_api::{Kind, Reason};
-use kubelet_api::StreamAddressError;
 
 /// The exit code of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -62,6 +62,16 @@ impl MakeWriter<'_> for Stderr {
 /// The names of all our crates begin with this.
 const OUR_CRATES: &str = "imagelet";
 
+/// The crates of the Kubernetes client. A warning of theirs may have a whole answer of the API server in it, and with it a Secret; our
+/// crates report every error of a request themselves.
+const KUBERNETES_CLIENT: &str = "kube_";
+
+/// Returns the least severe level that is logged, by the crate of the code.
+fn targets(level: LevelFilter) -> Targets {
+    let others = Targets::new().with_default(level.min(LevelFilter::WARN));
+    others.with_target(KUBERNETES_CLIENT, level.min(LevelFilter::ERROR)).with_target(OUR_CRATES, level)
+}
+
 /// Starts the log, and the export of spans if it is configured. Services stamp their lines with the time; commands that a person waits for
 /// do so only in detailed logs.
 pub(crate) fn start(
@@ -72,7 +82,7 @@ pub(crate) fn start(
     no_color: bool,
     traces: Option<&Traces>,
 ) {
-    let targets = Targets::new().with_default(level.min(LevelFilter::WARN)).with_target(OUR_CRATES, level);
+    let targets = targets(level);
     let our_spans = filter_fn(|metadata| metadata.is_span() && metadata.target().starts_with(OUR_CRATES));
     let registry = tracing_subscriber::registry().with(traces.map(|traces| traces.layer().with_filter(our_spans)));
     let ansi = !no_color && io::stderr().is_terminal();
@@ -150,6 +160,23 @@ mod tests {
         fn flush(&mut self) -> io::Result<()> {
             Ok(())
         }
+    }
+
+    #[test]
+    fn kubernetes_client_logs_no_answers() {
+        use tracing::Level;
+        let targets = targets(LevelFilter::TRACE);
+        for (target, warns) in [
+            ("kube_client::client", false),
+            ("kube_runtime::watcher", false),
+            ("hyper_util::client", true),
+            ("imagelet_cluster::watch", true),
+            ("imagelet_kuberuntime", true),
+        ] {
+            assert_eq!(targets.would_enable(target, &Level::WARN), warns, "{target}");
+            assert!(targets.would_enable(target, &Level::ERROR), "{target}");
+        }
+        assert!(targets.would_enable("imagelet_cluster::watch", &Level::TRACE));
     }
 
     /// Untrusted text in messages and fields, both plain and quoted, is escaped.

@@ -13,6 +13,7 @@ mod exit;
 mod images;
 mod layout_registry;
 mod logging;
+mod manager;
 mod memory;
 #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
 mod name_service;

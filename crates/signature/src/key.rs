@@ -5,7 +5,12 @@
 use std::fmt;
 
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
+use rustls_pki_types::alg_id;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
+use x509_parser::asn1_rs::{BitString, FromDer, Integer, Oid, Sequence};
+use x509_parser::oid_registry::{
+    OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
+};
 
 /// The reason why a key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -46,20 +51,6 @@ pub struct PublicKey {
     bytes: Vec<u8>,
 }
 
-/// Bytes of the object identifiers that a public key may begin with (RFC 3279, RFC 5480, RFC 8410).
-const EC: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
-const P256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-const P384: &[u8] = &[0x2b, 0x81, 0x04, 0x00, 0x22];
-const ED25519: &[u8] = &[0x2b, 0x65, 0x70];
-const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 0x01, 0x01, 0x01];
-
-/// Tags of DER.
-const SEQUENCE: u8 = 0x30;
-const OID: u8 = 0x06;
-const BIT_STRING: u8 = 0x03;
-const INTEGER: u8 = 0x02;
-const NULL: u8 = 0x05;
-
 impl PublicKey {
     /// The one public key in a PEM text.
     ///
@@ -89,35 +80,38 @@ impl PublicKey {
 
     /// A `SubjectPublicKeyInfo`.
     pub(crate) fn from_der(der: &[u8]) -> Result<Self, KeyError> {
-        let (info, rest) = element(der, SEQUENCE).ok_or(KeyError::Damaged)?;
-        let (algorithm, info) = element(info, SEQUENCE).ok_or(KeyError::Damaged)?;
-        let (bits, end) = element(info, BIT_STRING).ok_or(KeyError::Damaged)?;
-        let (oid, parameters) = element(algorithm, OID).ok_or(KeyError::Damaged)?;
-        // A bit string begins with the number of bits that its last byte does not use.
-        let Some((0, bytes)) = bits.split_first() else { return Err(KeyError::Damaged) };
-        if !rest.is_empty() || !end.is_empty() {
-            return Err(KeyError::Damaged);
-        }
+        let (algorithm, bytes) = parts(der).ok_or(KeyError::Damaged)?;
+        let (parameters, name) = Oid::from_der(&algorithm).map_err(|_| KeyError::Damaged)?;
         let unsupported = |what: &str| Err(KeyError::Unsupported(what.to_owned()));
-        let kind = match oid {
-            EC => match element(parameters, OID) {
-                Some((P256, [])) if bytes.len() == 65 && bytes[0] == 4 => KeyAlgorithm::P256,
-                Some((P384, [])) if bytes.len() == 97 && bytes[0] == 4 => KeyAlgorithm::P384,
-                Some((P256 | P384, [])) => return unsupported("its point is not given in full"),
+        let kind = if name == OID_KEY_TYPE_EC_PUBLIC_KEY {
+            let kind = match whole::<Oid<'_>>(parameters) {
+                Some(curve) if curve == OID_EC_P256 => KeyAlgorithm::P256,
+                Some(curve) if curve == OID_NIST_EC_P384 => KeyAlgorithm::P384,
                 _ => return unsupported("its elliptic curve is another one"),
-            },
-            ED25519 if parameters.is_empty() && bytes.len() == 32 => KeyAlgorithm::Ed25519,
-            RSA if matches!(element(parameters, NULL), Some(([], []))) || parameters.is_empty() => {
-                let bits = modulus_bits(bytes).ok_or(KeyError::Damaged)?;
-                if !(2048..=8192).contains(&bits) {
-                    return Err(KeyError::Unsupported(format!("RSA key of {bits} bits")));
-                }
-                KeyAlgorithm::Rsa
+            };
+            let length = if kind == KeyAlgorithm::P256 { 65 } else { 97 };
+            if bytes.len() != length || bytes[0] != 4 {
+                return unsupported("its point is not given in full");
             }
-            ED25519 | RSA => return Err(KeyError::Damaged),
-            _ => return unsupported("its algorithm is another one"),
+            kind
+        } else if name == OID_SIG_ED25519 {
+            if !parameters.is_empty() || bytes.len() != 32 {
+                return Err(KeyError::Damaged);
+            }
+            KeyAlgorithm::Ed25519
+        } else if name == OID_PKCS1_RSAENCRYPTION {
+            if !parameters.is_empty() && algorithm != alg_id::RSA_ENCRYPTION.as_ref() {
+                return Err(KeyError::Damaged);
+            }
+            let bits = modulus_bits(&bytes).ok_or(KeyError::Damaged)?;
+            if !(2048..=8192).contains(&bits) {
+                return Err(KeyError::Unsupported(format!("RSA key of {bits} bits")));
+            }
+            KeyAlgorithm::Rsa
+        } else {
+            return unsupported("its algorithm is another one");
         };
-        Ok(Self { kind, bytes: bytes.to_vec() })
+        Ok(Self { kind, bytes })
     }
 
     /// Returns true if this key made the signature of this message.
@@ -144,43 +138,32 @@ impl fmt::Debug for PublicKey {
 
 const PRIVATE_MARK: &[u8] = b"PRIVATE KEY-----";
 
-/// The content of the element at the beginning of `der`, which must have this tag, and what follows it. Lengths are of the
-/// definite form, and below 64 KiB.
-fn element(der: &[u8], tag: u8) -> Option<(&[u8], &[u8])> {
-    let (first, rest) = der.split_first()?;
-    if *first != tag {
-        return None;
-    }
-    let (length, rest) = rest.split_first()?;
-    let (length, rest) = match *length {
-        short @ 0..=0x7f => (usize::from(short), rest),
-        0x81 => {
-            let (length, rest) = rest.split_first()?;
-            (usize::from(*length), rest)
-        }
-        0x82 => {
-            let (length, rest) = rest.split_at_checked(2)?;
-            (usize::from(u16::from_be_bytes([length[0], length[1]])), rest)
-        }
-        _ => return None,
-    };
-    rest.split_at_checked(length)
+/// The algorithm with its parameters and the bits of a `SubjectPublicKeyInfo`; `None` if anything else is in it.
+fn parts(der: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+    let info = whole::<Sequence<'_>>(der)?;
+    let (rest, algorithm) = Sequence::from_der(&info.content).ok()?;
+    let bits = whole::<BitString<'_>>(rest)?;
+    (bits.unused_bits == 0).then(|| (algorithm.content.into_owned(), bits.data.into_owned()))
 }
 
-/// How many bits the modulus of an `RSAPublicKey` has.
+/// The only value in `der`.
+fn whole<'a, T: FromDer<'a>>(der: &'a [u8]) -> Option<T> {
+    T::from_der(der).ok().filter(|(rest, _)| rest.is_empty()).map(|(_, value)| value)
+}
+
+/// How many bits the modulus of an `RSAPublicKey` has; `None` if it is damaged or negative.
 fn modulus_bits(der: &[u8]) -> Option<usize> {
-    let (key, rest) = element(der, SEQUENCE)?;
-    let (modulus, key) = element(key, INTEGER)?;
-    let (_, end) = element(key, INTEGER)?;
-    if !rest.is_empty() || !end.is_empty() {
-        return None;
-    }
-    let modulus = match modulus {
-        [0, rest @ ..] => rest,
-        modulus => modulus,
+    let key = whole::<Sequence<'_>>(der)?;
+    let (rest, modulus) = Integer::from_der(&key.content).ok()?;
+    whole::<Integer<'_>>(rest)?;
+    let digits = match modulus.as_ref() {
+        // DER has a zero in front of a first bit that is set.
+        [0, digits @ ..] => digits,
+        digits if digits.first().is_some_and(|first| *first < 0x80) => digits,
+        _ => return None,
     };
-    let first = modulus.first()?;
-    Some(modulus.len() * 8 - first.leading_zeros() as usize)
+    let first = digits.first()?;
+    Some(digits.len() * 8 - first.leading_zeros() as usize)
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use oci::{Descriptor, Digest, media_type};
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PublicKeyData as _, SigningKey as _};
 use serde_json::{Value, json};
 
 use crate::Signature;
@@ -18,30 +17,21 @@ pub const ANNOTATION: &str = "dev.cosignproject.cosign/signature";
 /// Type of a manifest that refers to an image and holds signatures of it.
 pub const ARTIFACT_TYPE: &str = "application/vnd.dev.cosign.artifact.sig.v1+json";
 
-/// The bytes before the point in the `SubjectPublicKeyInfo` of a key on P-256.
-const P256_INFO: [u8; 26] = [
-    0x30, 0x59, 0x30, 0x13, 0x06, 0x07, 0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01, 0x06, 0x08, 0x2a, 0x86, 0x48, 0xce,
-    0x3d, 0x03, 0x01, 0x07, 0x03, 0x42, 0x00,
-];
-
 /// A pair of keys on P-256, as `cosign generate-key-pair` makes them.
 #[derive(Debug)]
-pub struct TestKey(EcdsaKeyPair);
+pub struct TestKey(KeyPair);
 
 impl TestKey {
     /// A new one.
     #[must_use]
     pub fn generate() -> Self {
-        let random = SystemRandom::new();
-        let key = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random).expect("makes a key");
-        Self(EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, key.as_ref(), &random).expect("reads it back"))
+        Self(KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("makes a key"))
     }
 
     /// The public key in PEM.
     #[must_use]
     pub fn pem(&self) -> String {
-        let der = [&P256_INFO[..], self.0.public_key().as_ref()].concat();
-        let text = BASE64_STANDARD.encode(der);
+        let text = BASE64_STANDARD.encode(self.0.subject_public_key_info());
         let (first, second) = text.split_at(64);
         format!("-----BEGIN PUBLIC KEY-----\n{first}\n{second}\n-----END PUBLIC KEY-----\n")
     }
@@ -49,7 +39,7 @@ impl TestKey {
     /// The signature of any payload.
     #[must_use]
     pub fn sign(&self, payload: &[u8]) -> Signature {
-        let bytes = self.0.sign(&SystemRandom::new(), payload).expect("signs");
+        let bytes = self.0.sign(payload).expect("signs");
         Signature { payload: payload.to_vec(), signature: BASE64_STANDARD.encode(bytes) }
     }
 

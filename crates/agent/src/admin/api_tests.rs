@@ -13,10 +13,10 @@ use tokio::io::AsyncBufReadExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::client::{self, Method};
 use super::images::ImageList;
 use super::schema_check::Document;
 use super::{Admin, AdminAddress, pod_routes};
+use crate::api::client::{self, Method};
 use crate::collection::{Collection, CollectionParts};
 
 /// An agent with a store.

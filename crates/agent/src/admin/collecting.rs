@@ -12,10 +12,10 @@ use image_manager::Room;
 use image_manager::gc::NodeStatus;
 use serde::Serialize;
 
-use super::gc::{self, CollectRequest, Pins};
 use super::state::{Admin, Answer, NoEngine, Refusal, SharedState, bad_request, json};
 use super::table::{Content, Parameter, Route};
-use super::wire::Done;
+use crate::api::gc::{self, CollectRequest, Pins};
+use crate::api::wire::Done;
 use crate::collection::{Collection, CollectionError};
 
 const MIN_AGE: Parameter = Parameter::query("minAgeSeconds", "instead of the configured minimum age").integer();

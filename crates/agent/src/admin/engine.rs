@@ -28,8 +28,8 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::engine_wire::{Call, Line, Progress, WireError};
-use super::socket_path::{reachable, store_socket};
 use super::state::{Answer, Refusal, bad_request, json};
+use crate::api::socket_path::{reachable, store_socket};
 
 /// Lines of progress that wait for a slow reader; more are left out.
 const WAITING_LINES: usize = 1024;

@@ -20,7 +20,7 @@ use super::images::{ImageList, PullBody, PulledImage, RemovalResult, RemovedImag
 use super::pull_stream::with_progress;
 use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
 use super::table::{Content, Parameter, Route, SchemaOf};
-use super::wire::ApiError;
+use crate::api::wire::ApiError;
 use crate::ensure::{EnsuredRow, ImageNeed, image_needs};
 
 /// Response of `POST /v1/ensure`, as written by `imagelet ensure -o json`.

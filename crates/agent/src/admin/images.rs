@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::engine_wire::WireAuth;
-use super::wire::ApiError;
+use crate::api::wire::ApiError;
 
 /// Response of `GET /v1/images`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

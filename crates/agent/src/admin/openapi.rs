@@ -5,7 +5,7 @@ use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
 use super::table::{Access, Content, Parameter, Route, SchemaOf, Verb};
-use super::wire::{API_VERSION, ApiError};
+use crate::api::wire::{API_VERSION, ApiError};
 
 /// The document.
 pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {

@@ -11,9 +11,9 @@ use axum::routing::get;
 use cri_api::Kind;
 
 use super::access::Caller;
-use super::pods::{EventList, NodeInfo, PodBoard, PodDetail, PodList, without_secrets};
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
 use super::table::{Content, Parameter, Route};
+use crate::node::board::{EventList, NodeInfo, PodBoard, PodDetail, PodList, without_secrets};
 
 /// How long a client may wait for an event in one request.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);

@@ -1,29 +1,34 @@
 //! The routes of pods over a real socket, with a real sync loop on the runtime in memory.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::testing::{FakeImage, FakeImageService, FakeRuntimeService};
 use cri_api::{DnsConfig, Kind, RuntimeService};
 use image_manager::{EventRecorder, EventRef, EventType, ImageManager, Metrics, ObjectRef};
+use jiff::Timestamp;
 use kuberuntime::config::{ClusterDns, NodeResources};
 use kuberuntime::handlers::Handlers;
 use kuberuntime::probes::ProbeManager;
-use kuberuntime::sources::RefusedManifest;
+use kuberuntime::sources::{DesiredPods, RefusedManifest};
 use kuberuntime::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
-use kuberuntime::workers::AgentOptions;
+use kuberuntime::workers::{AgentOptions, PodAgent};
 use kuberuntime::{Documents, Origin, Surroundings, admit};
 use oci::Quantity;
 use prometheus_client::registry::Registry;
+use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::*;
-use crate::admin::client::Method;
-use crate::admin::pod_routes::{self, NOBODY};
-use crate::admin::schema_check::Document;
-use crate::admin::{Admin, AdminAddress, AdminServer, client};
+use super::pod_routes::{self, NOBODY};
+use super::schema_check::Document;
+use super::{Admin, AdminAddress, AdminServer};
+use crate::api::client::{self, Method};
+use crate::node::board::{NodeInfo, PodBoard, PodList, without_secrets};
+use crate::node::events::EventBook;
 
 struct Rig {
     agent: Arc<PodAgent>,

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 use super::images::PulledImage;
 use super::pull_routes::{event, keep_alive};
 use super::stream_quota::StreamPlace;
-use super::wire::ApiError;
+use crate::api::wire::ApiError;
 
 /// Events that wait for a slow reader.
 const WAITING: usize = 1024;

@@ -16,9 +16,9 @@ use cri_api::{
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::client::{self, AskError, Lines, Method};
 use super::engine_wire::{Call, Line, Progress, WireAuth, WireError};
-use super::socket_path::store_socket;
+use crate::api::client::{self, AskError, Lines, Method};
+use crate::api::socket_path::store_socket;
 
 /// The longest time for an answer that takes no work.
 const PATIENCE: Duration = Duration::from_secs(10);

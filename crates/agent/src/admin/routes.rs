@@ -16,11 +16,11 @@ use cri_api::Kind;
 use super::access::{Caller, require_change};
 use super::backoff::{self, BackoffList, NOBODY_DECIDES, ResetCount};
 use super::exposition::Form;
-use super::pods::PodBoard;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
 use super::table::{Access, Content, Parameter, Route};
-use super::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
 use super::{archive_routes, collecting, image_events, image_routes, openapi, pod_routes, pull_routes};
+use crate::api::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
+use crate::node::board::PodBoard;
 
 /// How long the image service may take to answer the check of readiness.
 const READY_TIME: Duration = Duration::from_secs(2);
@@ -103,7 +103,7 @@ fn public(state: Arc<Admin>) -> Router {
 
 /// Refuses a path that has other spellings, before a route is found for it.
 async fn well_formed(request: Request, next: Next) -> Response {
-    if kubelet_api::path_segments(request.uri().path()).is_none() {
+    if cluster::kubelet_api::path_segments(request.uri().path()).is_none() {
         return unknown(request.uri().clone()).await.into_response();
     }
     next.run(request).await

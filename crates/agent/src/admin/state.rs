@@ -15,10 +15,10 @@ use prometheus_client::registry::Registry;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use super::pods::PodBoard;
 use super::stream_quota::{StreamQuota, TooManyStreams};
-use super::wire::ApiError;
+use crate::api::wire::ApiError;
 use crate::collection::Collection;
+use crate::node::board::PodBoard;
 
 /// Reads the configuration in force as JSON, without secrets.
 pub type Configuration = Arc<dyn Fn() -> serde_json::Value + Send + Sync>;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
-use kubelet_api::UnreadLimit;
-use kubelet_api::admission::{Admission, Limits, Seat, Source};
+use cluster::kubelet_api::UnreadLimit;
+use cluster::kubelet_api::admission::{Admission, Limits, Seat, Source};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::sleep;

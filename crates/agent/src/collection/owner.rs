@@ -10,11 +10,11 @@ use image_manager::gc::Pattern;
 use image_manager::{Hold, MakeRoom, Room};
 
 use super::{Collection, CollectionError};
-use crate::admin::client::{self, AskError, Method};
-use crate::admin::gc::{
+use crate::api::client::{self, AskError, Method};
+use crate::api::gc::{
     CollectPlan, CollectReport, CollectRequest, CollectedContainers, CollectedTarget, Pin, Pins, patterns_query,
 };
-use crate::admin::wire::Done;
+use crate::api::wire::Done;
 
 /// The process that collects.
 #[derive(Debug)]

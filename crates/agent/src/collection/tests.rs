@@ -102,7 +102,7 @@ async fn this_process_and_an_agent_answer_the_same() {
     asked(&agent, &fake, (&unused, &kept)).await;
     let ask = async |method: &str, target: &str| {
         let method = method.parse().expect("a method");
-        let asked = crate::admin::client::ask_json::<serde_json::Value>(&places.socket, method, target).await;
+        let asked = crate::api::client::ask_json::<serde_json::Value>(&places.socket, method, target).await;
         let error = asked.expect_err(target);
         (error.kind(), error.to_string())
     };

@@ -12,7 +12,7 @@ use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::sharing::{self, Sharing};
-use crate::admin::gc::{CollectRequest, DiskUsage};
+use crate::api::gc::{CollectRequest, DiskUsage};
 use crate::collection::{Collection, CollectionError};
 
 /// How long an inventory is fresh at least.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use image_manager::{ImageManager, PullBoard};
 
-use crate::admin::pods::PodBoard;
 use crate::collection::Collection;
+use crate::node::board::PodBoard;
 
 /// The parts that the page answers from. Those that are `None` are not in this process.
 pub struct PageParts {

@@ -14,7 +14,7 @@ use super::history::History;
 use super::inventory::{Inventory, InventoryCache};
 use super::parts::PageParts;
 use crate::admin::backoff::WaitingImage;
-use crate::admin::pods::{PodBoard, PodList, RefusedPod};
+use crate::node::board::{PodBoard, PodList, RefusedPod};
 use crate::node::events::RecordedEvent;
 use crate::pods::shape::Pod;
 

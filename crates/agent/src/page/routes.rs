@@ -6,8 +6,8 @@ use std::sync::Arc;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use cluster::kubelet_api::{Client, path_segments};
 use hyper::Request;
-use kubelet_api::{Client, path_segments};
 use tokio_util::sync::CancellationToken;
 
 use super::access::Access;

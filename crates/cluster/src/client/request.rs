@@ -37,13 +37,6 @@ fn with_body(method: Method, uri: &str, kind: &'static str, body: &Value) -> Req
     request
 }
 
-/// A text as a part of a query.
-pub(crate) fn escaped(text: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~');
-    let one = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    text.bytes().map(one).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -57,6 +50,5 @@ mod tests {
         assert_eq!(request.headers()[CONTENT_TYPE], "application/strategic-merge-patch+json");
         assert_eq!(request.body(), br#"{"a":1}"#);
         assert!(get("/api/v1/pods").headers().is_empty());
-        assert_eq!(escaped("spec.nodeName=édge-1"), "spec.nodeName%3D%C3%A9dge-1");
     }
 }

@@ -71,15 +71,17 @@ pub(super) fn watch(state: &Arc<State>, path: &str, query: &Query) -> Response<B
     let (mut first, mut version) =
         (Vec::new(), value(query, "resourceVersion").and_then(|text| text.parse().ok()).unwrap_or(0));
     {
-        let store = state.store.lock();
+        let mut store = state.store.lock();
         if initial {
-            version = store.version();
             first
                 .extend(store.list(path, &fields).into_iter().map(|object| json!({"type": "ADDED", "object": object})));
+            let deleted = state.delete_in_list.lock().take().and_then(|path| store.remove(&path));
+            first.extend(deleted.map(|object| json!({"type": "DELETED", "object": object})));
+            version = store.version();
             let metadata =
                 json!({"resourceVersion": version.to_string(), "annotations": {"k8s.io/initial-events-end": "true"}});
-            first
-                .push(json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}}));
+            let end = json!({"type": "BOOKMARK", "object": {"kind": "Pod", "apiVersion": "v1", "metadata": metadata}});
+            first.extend((!*state.endless_lists.lock()).then_some(end));
         }
     }
     let closes = {

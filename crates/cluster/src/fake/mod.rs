@@ -47,6 +47,10 @@ struct State {
     unknown: Mutex<Vec<String>>,
     /// Fields that this server does not know, and for which it refuses patches.
     refused: Mutex<Vec<String>>,
+    /// True while streaming lists have no end.
+    endless_lists: Mutex<bool>,
+    /// Path of an object that is deleted while the next streaming list is sent.
+    delete_in_list: Mutex<Option<String>>,
     /// For how many seconds watches were asked for.
     watch_seconds: Mutex<Vec<u64>>,
     /// Groups and versions that are served in addition to the core.
@@ -68,6 +72,8 @@ impl FakeServer {
             streams,
             unknown: Mutex::default(),
             refused: Mutex::default(),
+            endless_lists: Mutex::default(),
+            delete_in_list: Mutex::default(),
             watch_seconds: Mutex::default(),
             groups: Mutex::default(),
         }))
@@ -95,6 +101,16 @@ impl FakeServer {
     pub fn remove(&self, path: &str) {
         self.0.store.lock().remove(path);
         self.0.changed.send_modify(|count| *count += 1);
+    }
+
+    /// Sends streaming lists without the bookmark at their end, like a server that ignores the parameter.
+    pub fn set_endless_lists(&self, endless: bool) {
+        *self.0.endless_lists.lock() = endless;
+    }
+
+    /// Deletes an object while the next streaming list is sent: behind the object, and before the end of the list.
+    pub fn delete_in_list(&self, path: &str) {
+        *self.0.delete_in_list.lock() = Some(path.to_owned());
     }
 
     /// The object at a path.

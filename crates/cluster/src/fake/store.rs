@@ -65,11 +65,13 @@ impl Store {
         object
     }
 
-    pub(super) fn remove(&mut self, path: &str) {
-        let Some(mut object) = self.objects.remove(path) else { return };
+    /// Removes an object and returns it with its last version.
+    pub(super) fn remove(&mut self, path: &str) -> Option<Value> {
+        let mut object = self.objects.remove(path)?;
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.log.push((self.version, "DELETED", path.to_owned(), object));
+        self.log.push((self.version, "DELETED", path.to_owned(), object.clone()));
+        Some(object)
     }
 
     /// The objects of a collection that a selector names.

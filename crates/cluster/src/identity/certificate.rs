@@ -3,11 +3,10 @@
 
 use std::time::Duration;
 
-use base::der::{each, expect, tag};
-use base::pem;
 use jiff::Timestamp;
-use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject as _;
+use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::retry::Random;
 
@@ -21,14 +20,13 @@ pub(super) struct Validity {
 impl Validity {
     /// The validity of the first certificate in PEM; `None` if there is none that can be read.
     pub(super) fn of(pem: &str) -> Option<Self> {
-        let document = pem::read("CERTIFICATE", pem)?;
-        let (certificate, _) = expect(tag::SEQUENCE, &document)?;
-        let (to_sign, _) = expect(tag::SEQUENCE, certificate)?;
-        // The version is optional; serial number, algorithm and issuer precede the validity.
-        let mut fields = each(to_sign).skip_while(|(tag, _)| *tag == tag::explicit(0));
-        let (_, validity) = fields.nth(3).filter(|(tag, _)| *tag == tag::SEQUENCE)?;
-        let mut times = each(validity).map(time);
-        Some(Self { not_before: times.next()??, not_after: times.next()?? })
+        let document = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+        let (_, certificate) = X509Certificate::from_der(&document).ok()?;
+        let validity = certificate.validity();
+        Some(Self {
+            not_before: Timestamp::from_second(validity.not_before.timestamp()).ok()?,
+            not_after: Timestamp::from_second(validity.not_after.timestamp()).ok()?,
+        })
     }
 
     /// Returns true if the certificate cannot be used any more.
@@ -42,20 +40,6 @@ impl Validity {
         let after = life.mul_f64(0.7 + 0.2 * random());
         self.not_before.checked_add(after).unwrap_or(self.not_after)
     }
-}
-
-/// `YYMMDDhhmmssZ` or `YYYYMMDDhhmmssZ`.
-fn time((tag, content): (u8, &[u8])) -> Option<Timestamp> {
-    let text = std::str::from_utf8(content).ok()?.strip_suffix('Z')?;
-    let text = match tag {
-        // Years from 50 are of the last century.
-        tag::UTC_TIME if text.len() == 12 && text.get(..1)? >= "5" => format!("19{text}"),
-        tag::UTC_TIME if text.len() == 12 => format!("20{text}"),
-        tag::GENERALIZED_TIME if text.len() == 14 => text.to_owned(),
-        _ => return None,
-    };
-    let date = DateTime::strptime("%Y%m%d%H%M%S", text).ok()?;
-    TimeZone::UTC.to_timestamp(date).ok()
 }
 
 #[cfg(test)]

@@ -2,19 +2,22 @@
 
 use std::sync::Arc;
 
-use base::der::tag::{GENERALIZED_TIME, INTEGER, SEQUENCE, UTC_TIME};
-use base::der::value;
+use base::pem;
+use rcgen::{CertificateParams, KeyPair};
+use time::OffsetDateTime;
 
 use super::*;
 
-/// Returns a certificate in PEM with this validity; its signature is empty.
-pub(crate) fn certificate(from: (u8, &str), until: (u8, &str), version: bool) -> String {
-    let sequence = |parts: &[&[u8]]| value(SEQUENCE, parts);
-    let empty = sequence(&[]);
-    let times = sequence(&[&value(from.0, &[from.1.as_bytes()]), &value(until.0, &[until.1.as_bytes()])]);
-    let version = if version { value(tag::explicit(0), &[&value(INTEGER, &[&[2]])]) } else { Vec::new() };
-    let to_sign = sequence(&[&version, &value(INTEGER, &[&[7]]), &empty, &empty, &times, &empty]);
-    format!("x\n{}", pem::write("CERTIFICATE", &sequence(&[&to_sign, &empty])))
+fn der(from: &str, until: &str) -> Vec<u8> {
+    let time = |text: &str| OffsetDateTime::from_unix_timestamp(at(text).as_second()).expect("a time");
+    let mut parameters = CertificateParams::default();
+    (parameters.not_before, parameters.not_after) = (time(from), time(until));
+    parameters.self_signed(&KeyPair::generate().expect("a key")).expect("a certificate").der().to_vec()
+}
+
+/// Returns a certificate in PEM with this validity.
+pub(crate) fn certificate(from: &str, until: &str) -> String {
+    format!("x\n{}", pem::write("CERTIFICATE", &der(from, until)))
 }
 
 fn at(text: &str) -> Timestamp {
@@ -23,36 +26,51 @@ fn at(text: &str) -> Timestamp {
 
 #[test]
 fn times_of_both_kinds_are_read() {
-    for (from, until, version, want) in [
-        (
-            (UTC_TIME, "260101000000Z"),
-            (UTC_TIME, "270101000000Z"),
-            true,
-            ("2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"),
-        ),
-        (
-            (UTC_TIME, "991231235959Z"),
-            (GENERALIZED_TIME, "20500101000000Z"),
-            false,
-            ("1999-12-31T23:59:59Z", "2050-01-01T00:00:00Z"),
-        ),
-    ] {
-        let validity = Validity::of(&certificate(from, until, version)).expect("a validity");
-        assert_eq!(validity, Validity { not_before: at(want.0), not_after: at(want.1) });
+    for (from, until) in
+        [("2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"), ("1999-12-31T23:59:59Z", "2050-01-01T00:00:00Z")]
+    {
+        let validity = Validity::of(&certificate(from, until)).expect("a validity");
+        assert_eq!(validity, Validity { not_before: at(from), not_after: at(until) });
         assert!(validity.is_over(validity.not_after) && !validity.is_over(validity.not_before));
     }
 }
 
 #[test]
+fn certificate_of_version_1_is_read() {
+    // Made by openssl without extensions.
+    let validity = Validity::of(include_str!("testdata/v1.pem")).expect("a validity");
+    assert_eq!(validity.not_after.duration_since(validity.not_before).as_hours(), 36_500 * 24);
+}
+
+#[test]
+fn first_certificate_counts() {
+    let [first, second] = ["2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z"];
+    let both = certificate(first, second) + &certificate("2001-01-01T00:00:00Z", "2002-01-01T00:00:00Z");
+    assert_eq!(Validity::of(&both).expect("a validity").not_before, at(first));
+}
+
+#[test]
 fn what_cannot_be_read_is_none() {
-    let bad = |text: &str| certificate((UTC_TIME, text), (UTC_TIME, "270101000000Z"), true);
+    let whole = der("2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z");
+    let good = b"260101000000Z";
+    let place = whole.windows(good.len()).position(|part| part == good).expect("the time is in it");
+    let bad = |text: &str| {
+        let mut changed = whole.clone();
+        changed[place..place + good.len()].copy_from_slice(text.as_bytes());
+        pem::write("CERTIFICATE", &changed)
+    };
+    assert!(Validity::of(&bad("260102000000Z")).is_some());
     for text in [
         String::new(),
         "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----".into(),
-        bad("2601010000Z"),
+        pem::write("CERTIFICATE", &whole[..whole.len() / 2]),
+        pem::write("CERTIFICATE", &[]),
+        bad("2601010000000"),
+        bad("26010100000\0Z"),
         bad("269901000000Z"),
-        bad("ä60101000000Z"),
-        bad(""),
+        bad("260101250000Z"),
+        bad("\u{e4}0101000000Z"),
+        bad("             "),
     ] {
         assert_eq!(Validity::of(&text), None, "{text}");
     }

@@ -4,7 +4,6 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base::der::tag::UTC_TIME;
 use base64::Engine as _;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -66,7 +65,7 @@ impl Scene {
 
 /// Approved, with a certificate for the year 2026.
 fn approved() -> Value {
-    let pem = certificate((UTC_TIME, "260101000000Z"), (UTC_TIME, "270101000000Z"), true);
+    let pem = certificate("2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z");
     let text = base64::engine::general_purpose::STANDARD.encode(pem);
     json!({"conditions": [{"type": "Approved", "status": "True"}], "certificate": text})
 }
@@ -144,7 +143,7 @@ async fn a_certificate_is_renewed_in_time_and_not_before() {
         let scene = Scene::at(now);
         let files = scene.files();
         std::fs::create_dir(&files.directory).expect("made");
-        let old = certificate((UTC_TIME, "260101000000Z"), (UTC_TIME, "270101000000Z"), true);
+        let old = certificate("2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z");
         std::fs::write(files.certificate(), &old).expect("written");
         let rotation = Rotation {
             files: files.clone(),
@@ -158,7 +157,7 @@ async fn a_certificate_is_renewed_in_time_and_not_before() {
         let decide = async {
             if renewed {
                 // Valid from the day of the renewal on.
-                let pem = certificate((UTC_TIME, "261030000000Z"), (UTC_TIME, "271030000000Z"), true);
+                let pem = certificate("2026-10-30T00:00:00Z", "2027-10-30T00:00:00Z");
                 let text = base64::engine::general_purpose::STANDARD.encode(pem);
                 scene.decide(json!({"certificate": text})).await;
             }

@@ -1,47 +1,46 @@
-//! A key, and the request for a client certificate that is signed with it (PKCS #10). Pure but for the chance in a key. Called by
-//! [`super::signing`].
+//! A key, and the request for a client certificate that is signed with it (PKCS #10). Pure except for the random numbers of a key.
+//! Called by [`super::signing`].
 
-use base::der::tag::{BIT_STRING, INTEGER, OBJECT_IDENTIFIER, SEQUENCE, SET, UTF8_STRING, explicit};
-use base::der::value;
 use base::pem;
 use oci::Secret;
-use ring::rand::SystemRandom;
-use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, PKCS_ECDSA_P256_SHA256};
+use rustls_pki_types::PrivatePkcs8KeyDer;
+use rustls_pki_types::pem::PemObject as _;
 use sha2::{Digest, Sha256};
-
-/// Object identifiers, in their encoding.
-const ORGANIZATION: &[u8] = &[0x55, 0x04, 0x0a];
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
-const EC_PUBLIC_KEY: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x02, 0x01];
-const PRIME_256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x03, 0x01, 0x07];
-const ECDSA_WITH_SHA_256: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 0x04, 0x03, 0x02];
 
 /// A key for a client certificate.
 pub(super) struct ClientKey {
-    pair: EcdsaKeyPair,
+    pair: KeyPair,
     /// PKCS #8 in PEM.
     pem: Secret,
 }
 
-/// The key cannot be made or read.
+/// The key cannot be made or read, or cannot sign.
 #[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(super) struct KeyError(&'static str);
+pub(super) enum KeyError {
+    #[error("the file has no private key in PEM")]
+    NoPem,
+    #[error("the private key is damaged")]
+    Damaged,
+    #[error("cannot make a key: {0}")]
+    Make(rcgen::Error),
+    #[error("cannot sign a request: {0}")]
+    Sign(rcgen::Error),
+}
 
 impl ClientKey {
     /// A new key.
     pub(super) fn generate() -> Result<Self, KeyError> {
-        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
-        let document = document.map_err(|_| KeyError("the system has no random numbers"))?;
-        Self::read(Secret::new(pem::write("PRIVATE KEY", document.as_ref())))
+        let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(KeyError::Make)?;
+        let pem = Secret::new(pem::write("PRIVATE KEY", pair.serialized_der()));
+        Ok(Self { pair, pem })
     }
 
     /// The key in PEM.
     pub(super) fn read(pem: Secret) -> Result<Self, KeyError> {
-        let document = pem::read("PRIVATE KEY", pem.expose()).ok_or(KeyError("the file has no private key in PEM"))?;
-        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &document, &SystemRandom::new());
-        let pair = pair.map_err(|_| KeyError("the private key is damaged"))?;
-        Ok(Self { pair, pem })
+        let document = PrivatePkcs8KeyDer::from_pem_slice(pem.expose().as_bytes()).map_err(|_| KeyError::NoPem)?;
+        let pair = KeyPair::from_pkcs8_der_and_sign_algo(&document, &PKCS_ECDSA_P256_SHA256);
+        Ok(Self { pair: pair.map_err(|_| KeyError::Damaged)?, pem })
     }
 
     pub(super) fn pem(&self) -> &Secret {
@@ -50,30 +49,28 @@ impl ClientKey {
 
     /// A name that this key alone has.
     pub(super) fn fingerprint(&self) -> String {
-        hex::encode(Sha256::digest(self.pair.public_key().as_ref()))
+        hex::encode(Sha256::digest(self.pair.public_key_raw()))
     }
 
     /// The request for a certificate of this name, in PEM.
     pub(super) fn request(&self, organization: &str, common_name: &str) -> Result<String, KeyError> {
-        let oid = |id: &[u8]| value(OBJECT_IDENTIFIER, &[id]);
-        let sequence = |parts: &[&[u8]]| value(SEQUENCE, parts);
-        let attribute =
-            |kind: &[u8], text: &str| value(SET, &[&sequence(&[&oid(kind), &value(UTF8_STRING, &[text.as_bytes()])])]);
-        let bits = |bytes: &[u8]| value(BIT_STRING, &[&[0], bytes]);
-        let subject = sequence(&[&attribute(ORGANIZATION, organization), &attribute(COMMON_NAME, common_name)]);
-        let algorithm = sequence(&[&oid(EC_PUBLIC_KEY), &oid(PRIME_256)]);
-        let key = sequence(&[&algorithm, &bits(self.pair.public_key().as_ref())]);
-        let info = sequence(&[&value(INTEGER, &[&[0]]), &subject, &key, &value(explicit(0), &[])]);
-        let signature = self.pair.sign(&SystemRandom::new(), &info);
-        let signature = signature.map_err(|_| KeyError("the system has no random numbers"))?;
-        let with = sequence(&[&oid(ECDSA_WITH_SHA_256)]);
-        Ok(pem::write("CERTIFICATE REQUEST", &sequence(&[&info, &with, &bits(signature.as_ref())])))
+        let mut parameters = CertificateParams::default();
+        parameters.distinguished_name = DistinguishedName::new();
+        parameters.distinguished_name.push(DnType::OrganizationName, organization);
+        parameters.distinguished_name.push(DnType::CommonName, common_name);
+        let request = parameters.serialize_request(&self.pair).map_err(KeyError::Sign)?;
+        Ok(pem::write("CERTIFICATE REQUEST", request.der()))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use base::der::{expect, take};
+    use ring::rand::SystemRandom;
+    use ring::signature::{
+        ECDSA_P256_SHA256_ASN1, ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _, UnparsedPublicKey,
+    };
+    use rustls_pki_types::CertificateSigningRequestDer;
+    use x509_parser::prelude::{FromDer as _, X509CertificationRequest};
 
     use super::*;
 
@@ -84,20 +81,29 @@ mod tests {
         assert_eq!(again.fingerprint(), key.fingerprint());
         assert_ne!(ClientKey::generate().expect("a key").fingerprint(), key.fingerprint());
         let text = again.request("system:nodes", "system:node:n").expect("a request");
-        let whole = pem::read("CERTIFICATE REQUEST", &text).expect("PEM");
-        let (outer, rest) = expect(SEQUENCE, &whole).expect("a sequence");
+        let whole = CertificateSigningRequestDer::from_pem_slice(text.as_bytes()).expect("PEM");
+        let (rest, read) = X509CertificationRequest::from_der(&whole).expect("a request");
         assert!(rest.is_empty());
-        let (info, rest) = expect(SEQUENCE, outer).expect("what is signed");
-        let signed = &outer[..outer.len() - rest.len()];
-        let (_, _, rest) = take(rest).expect("an algorithm");
-        let (signature, _) = expect(BIT_STRING, rest).expect("a signature");
-        let public = ring::signature::UnparsedPublicKey::new(
-            &ring::signature::ECDSA_P256_SHA256_ASN1,
-            key.pair.public_key().as_ref(),
-        );
-        public.verify(signed, &signature[1..]).expect("signed with this key");
-        let text = String::from_utf8_lossy(info);
-        assert!(text.contains("system:nodes") && text.contains("system:node:n"), "{text}");
+        let info = &read.certification_request_info;
+        // A signer of kubelets' certificates accepts this subject and no alternative name.
+        assert_eq!(info.subject.to_string(), "O=system:nodes, CN=system:node:n");
+        assert!(info.attributes().is_empty(), "{:?}", info.attributes());
+        assert_eq!(info.subject_pki.subject_public_key.data.as_ref(), key.pair.public_key_raw());
+        let public = UnparsedPublicKey::new(&ECDSA_P256_SHA256_ASN1, key.pair.public_key_raw());
+        public.verify(info.raw, &read.signature_value.data).expect("signed with this key");
+    }
+
+    #[test]
+    fn key_of_an_earlier_version_is_read() {
+        let document = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &SystemRandom::new());
+        let document = document.expect("a key");
+        let text = pem::write("PRIVATE KEY", document.as_ref());
+        let pair = EcdsaKeyPair::from_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, document.as_ref(), &SystemRandom::new());
+        let point = pair.expect("a key").public_key().as_ref().to_vec();
+        let key = ClientKey::read(Secret::new(text.clone())).expect("the key");
+        assert_eq!(key.pem().expose(), text);
+        // The name of a pending request depends on it.
+        assert_eq!(key.fingerprint(), hex::encode(Sha256::digest(point)));
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl OwnNode {
 
     /// Keeps it up to date until `stop`.
     pub(super) async fn keep(&self, client: &ClusterClient, name: &str, stop: &CancellationToken) {
-        let selection = Selection { path: "/api/v1/nodes".to_owned(), fields: format!("metadata.name={name}") };
+        let selection = Selection { collection: "nodes", namespace: None, fields: format!("metadata.name={name}") };
         follow(client, &selection, &self.0, stop).await;
     }
 

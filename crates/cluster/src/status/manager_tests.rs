@@ -53,7 +53,7 @@ impl Scene {
         let (changed, views) = (watch::Sender::new(0), Arc::<Mutex<BTreeMap<String, NodeView>>>::default());
         let manager = StatusManager::new(server.client(), tell.subscribe());
         let (client, ended, table, changes) = (server.client(), stop.clone(), Arc::clone(&views), changed.subscribe());
-        let selection = Selection { path: "/api/v1/pods".to_owned(), fields: "spec.nodeName=edge".to_owned() };
+        let selection = Selection::pods_of("edge");
         tokio_util::task::TaskTracker::new().spawn(async move {
             let views = move |_: &Objects| table.lock().clone();
             tokio::join!(follow(&client, &selection, &tell, &ended), manager.run(views, changes, &ended));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use agent::admin::backoff::{self, BackoffList, ResetCount, WaitingImage};
-use agent::admin::client::{self, Method};
+use agent::api::client::{self, Method};
 use image_manager::BackoffSelector;
 use serde::Serialize;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use agent::admin::gc::NamedImage;
+use agent::api::gc::NamedImage;
 use cri_api::engine::{
     CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
 };

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use agent::admin::pods::SyncState;
+use agent::node::board::SyncState;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;

@@ -13,8 +13,8 @@ use super::wait::{self, End};
 use crate::app::App;
 use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
+use crate::manager::Mode;
 use crate::output::{Report, Table, units};
-use crate::wiring::Mode;
 
 #[derive(Serialize)]
 struct Ensured {

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
+use cluster::kubelet_api::StreamAddress;
 use cri_api::{AttachRequest, ExecRequest, RuntimeService};
-use kubelet_api::StreamAddress;
 
 use super::target::{FoundPod, PodName, runtime};
 use crate::app::App;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::admin::backoff::{BackoffList, WaitingImage};
-use agent::admin::client::{self, Method};
+use agent::api::client::{self, Method};
 use image_manager::{
     BackoffExplanation, Cause, Decision, EnsureImageRequest, Explanation, LogRecorder, PodRef, PullPolicy,
 };
@@ -16,8 +16,8 @@ use crate::app::App;
 use crate::args::Explain;
 use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
+use crate::manager::{self, Mode};
 use crate::output::{Report, Table};
-use crate::wiring::{self, Mode};
 
 /// The decision about one image.
 #[derive(Serialize)]
@@ -114,7 +114,7 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     let managed = app.new_manager(images.service(), Arc::new(LogRecorder), Mode::Explain).await?;
     let waiting = waiting(app).await;
     let keyring = match args.check_credentials {
-        true => Some(wiring::keyring_of_person(&app.config, &app.environment).await?),
+        true => Some(manager::keyring_of_person(&app.config, &app.environment).await?),
         false => None,
     };
     let mut decisions = Vec::with_capacity(asked.len());

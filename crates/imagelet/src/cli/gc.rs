@@ -1,7 +1,7 @@
 //! `imagelet gc`: removes images that nothing needs, or shows what would be removed and why the rest stays. The collector decides which
 //! images are removed.
 
-use agent::admin::gc::{CollectPlan, CollectReport, CollectRequest, DiskChange, DiskUsage, MissingSpace};
+use agent::api::gc::{CollectPlan, CollectReport, CollectRequest, DiskChange, DiskUsage, MissingSpace};
 use image_manager::gc::RemovedBecause;
 use serde::Serialize;
 
@@ -218,7 +218,7 @@ fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskC
 #[cfg(test)]
 mod tests {
     use super::*;
-    use agent::admin::gc::KeptImages;
+    use agent::api::gc::KeptImages;
     use image_manager::gc::PlannedImage;
 
     fn disk(available_bytes: u64) -> DiskUsage {

@@ -1,7 +1,7 @@
 //! `imagelet gc containers`: removes ended containers, sandboxes without containers, and logs of removed pods. The collector decides which
 //! are removed.
 
-use agent::admin::gc::{CollectedContainers, Leftover};
+use agent::api::gc::{CollectedContainers, Leftover};
 use serde::Serialize;
 
 use crate::app::App;

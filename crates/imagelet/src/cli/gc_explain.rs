@@ -1,7 +1,7 @@
 //! `imagelet gc explain`: whether a collection would remove an image, or a few, and why. Reads two plans, that of a round and that of a
 //! collection of everything unused, and removes nothing.
 
-use agent::admin::gc::{CollectPlan, CollectRequest};
+use agent::api::gc::{CollectPlan, CollectRequest};
 use image_manager::gc::PlannedImage;
 use serde::Serialize;
 

@@ -14,7 +14,7 @@ use crate::args::{Login, Logout};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::images::registries;
-use crate::wiring;
+use crate::manager;
 
 /// Maximum length of a password that is read.
 const MAX_PASSWORD: u64 = 64 << 10;
@@ -119,7 +119,7 @@ pub(super) async fn login(app: &App, args: &Login) -> Outcome {
     .await?;
     let kept = match &helper {
         Some(helper) => {
-            let options = wiring::helper_options(&app.config, &app.environment);
+            let options = manager::helper_options(&app.config, &app.environment);
             let stored = helper::store(helper, &auth_file::server(&location.key), &user, &password, &options).await;
             stored.map_err(|error| Failure::failed(format!("docker-credential-{helper}: {error}")))?;
             format!("by docker-credential-{helper}")
@@ -142,7 +142,7 @@ async fn logged_in(app: &App, args: &Login, location: &Location) -> Outcome<Opti
     if let Some(file) = &args.authfile {
         config.credentials.docker_config_paths = Some(vec![file.clone()]);
     }
-    let keyring = wiring::keyring_of_person(&config, &app.environment).await?;
+    let keyring = manager::keyring_of_person(&config, &app.environment).await?;
     let found = keyring.candidates(&format!("{}/any", location.key), &Requester::default()).await;
     let found = found.map_err(|error| Failure::failed(chain(&error)))?;
     Ok(found.candidates.into_iter().map(|candidate| candidate.auth).find(|auth| !auth.is_anonymous()))
@@ -238,7 +238,7 @@ pub(super) async fn logout(app: &App, args: &Logout) -> Outcome {
         Ok((removed, helpers))
     })
     .await?;
-    let options = wiring::helper_options(&app.config, &app.environment);
+    let options = manager::helper_options(&app.config, &app.environment);
     for (helper, key) in helpers {
         let erased = helper::erase(&helper, &auth_file::server(&key), &options).await;
         erased.map_err(|error| Failure::failed(format!("docker-credential-{helper}: {error}")))?;

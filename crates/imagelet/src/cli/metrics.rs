@@ -1,6 +1,6 @@
 //! `imagelet metrics`: the metrics of the process that is running at this root.
 
-use agent::admin::client::{self, Method};
+use agent::api::client::{self, Method};
 
 use crate::app::App;
 use crate::endpoint::admin_socket;

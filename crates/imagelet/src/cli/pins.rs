@@ -1,6 +1,6 @@
 //! `imagelet pin`, `unpin` and `pins`: images that a user protects from collection.
 
-use agent::admin::gc::Pin;
+use agent::api::gc::Pin;
 use image_manager::gc::Pattern;
 use serde::Serialize;
 

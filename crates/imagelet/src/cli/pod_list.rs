@@ -1,7 +1,7 @@
 //! `imagelet pods`: the pods of this node, as reported by the process that keeps them.
 
-use agent::admin::client::{self, AskError, Method};
-use agent::admin::pods::{PodList, RefusedPod};
+use agent::api::client::{self, AskError, Method};
+use agent::node::board::{PodList, RefusedPod};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::{Value, json};

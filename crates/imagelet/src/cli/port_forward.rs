@@ -5,8 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
+use cluster::kubelet_api::StreamAddress;
 use cri_api::RuntimeService;
-use kubelet_api::StreamAddress;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! `imagelet prune`: removes images without a name, or all unused ones, by the collector's plan.
 
-use agent::admin::gc::CollectRequest;
+use agent::api::gc::CollectRequest;
 use cri_api::{Image, ImageSpec};
 
 use crate::app::App;

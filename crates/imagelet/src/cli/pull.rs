@@ -14,8 +14,8 @@ use crate::app::App;
 use crate::args::{Creds, Pull};
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
+use crate::manager::Mode;
 use crate::output::{Report, Table, units};
-use crate::wiring::Mode;
 
 /// The flag that helps if an image has no variant for this machine's platform.
 const PLATFORM_HINT: &str = "--platform names another one";

@@ -15,8 +15,8 @@ use crate::app::App;
 use crate::args::Push;
 use crate::exit::{Code, Failure, Outcome, chain};
 use crate::images::registries;
+use crate::manager;
 use crate::output::{Report, Table, units};
-use crate::wiring;
 
 /// Maximum number of repositories that are queried for a blob before it is uploaded.
 const MOUNT_FROM: usize = 4;
@@ -166,7 +166,7 @@ impl Job<'_> {
     /// Pushes with the credentials of the person and of the node, one after the other.
     async fn push_with_any(&self) -> Outcome<Pushed> {
         let to = self.to.to_string();
-        let keyring = wiring::keyring_of_person(&self.app.config, &self.app.environment).await?;
+        let keyring = manager::keyring_of_person(&self.app.config, &self.app.environment).await?;
         let found = keyring.candidates(&to, &Requester::default()).await;
         let found = found.map_err(|error| Failure::failed(chain(&error)))?;
         for note in &found.notes {

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agent::admin::{Admin, pods as board};
+use agent::admin::Admin;
+use agent::node::board;
 use agent::node::lock::PodsLock;
 use agent::node::{Node, Reading};
 use kuberuntime::Phase;

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use agent::admin::client::{self, Method};
-use agent::admin::pods::NodeInfo;
+use agent::api::client::{self, Method};
+use agent::node::board::NodeInfo;
 use cri_api::{Container, ContainerState, PodSandbox, RuntimeService};
 use kuberuntime::labels::{CONTAINERS, ContainerInfo, NODE, PodOwner};
 use kuberuntime::pod::ContainerKind;

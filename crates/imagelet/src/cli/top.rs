@@ -8,10 +8,10 @@ use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use agent::admin::client::{self, AskError, Events, Method};
-use agent::admin::pods::PodList;
 use agent::admin::pulls::Pulls;
-use agent::admin::wire::AgentVersion;
+use agent::api::client::{self, AskError, Events, Method};
+use agent::api::wire::AgentVersion;
+use agent::node::board::PodList;
 use cri_api::Kind;
 use image_manager::EndedPull;
 use serde_json::Value;

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::endpoint::admin_address;
 use crate::exit::Outcome;
-use crate::wiring::Managed;
+use crate::manager::Managed;
 
 /// Interval of a pod's syncs: the kubelet's back-off period, and up to half of it more.
 const PERIOD: Duration = Duration::from_secs(10);

@@ -3,8 +3,8 @@
 
 use std::time::{Duration, SystemTime};
 
-use agent::admin::client::{self, Events, Method};
 use agent::admin::images::ImageList;
+use agent::api::client::{self, Events, Method};
 use cri_api::Image;
 use tokio::time::Instant;
 

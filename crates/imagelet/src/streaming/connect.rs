@@ -6,8 +6,8 @@ use std::time::Duration;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CONNECTION, CONTENT_LENGTH, HOST, UPGRADE};
 use axum::http::{Method, Request, StatusCode};
+use cluster::kubelet_api::StreamAddress;
 use hyper_util::rt::TokioIo;
-use kubelet_api::StreamAddress;
 use tokio::net::TcpStream;
 use tokio_util::task::TaskTracker;
 

@@ -96,7 +96,7 @@ impl ClusterPods {
 
     /// Keeps pods and statuses up to date until `stop`.
     pub(crate) async fn keep(&self, node: &Node, stop: &CancellationToken) {
-        let pods = Selection { path: "/api/v1/pods".to_owned(), fields: format!("spec.nodeName={}", self.node_name) };
+        let pods = Selection::pods_of(&self.node_name);
         let manager = StatusManager::new(self.client.clone(), self.pods.subscribe());
         let agent = Arc::clone(&node.agent);
         let views = move |objects: &Objects| views(&agent.pods(), objects);

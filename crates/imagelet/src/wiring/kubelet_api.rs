@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use agent::node::{Node, machine};
 use cluster::ClusterClient;
+use cluster::kubelet_api::{KubeletApi, Parts, ServerNames, ServingCertificate, TlsFiles};
 use cluster::reviews::Reviews;
-use kubelet_api::{KubeletApi, Parts, ServerNames, ServingCertificate, TlsFiles};
 
 use super::cluster::DIRECTORY;
 use crate::app::App;

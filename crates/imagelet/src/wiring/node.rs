@@ -20,12 +20,12 @@ use kuberuntime::sync::NodeFacts;
 use kuberuntime::volumes::Volumes;
 use oci::Quantity;
 
-use super::Mode;
 use super::waiting::until_there;
 use crate::app::{App, collection_parts};
 use crate::config::{Config, eviction};
 use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome};
+use crate::manager::Mode;
 
 /// Returns the sources that the configuration and the command line name.
 pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {

@@ -7,11 +7,11 @@ use image_manager::PullRecords;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{Managed, collection, policy};
 use crate::app::App;
 use crate::config::Config;
 use crate::config::reload::reload;
 use crate::exit::{Code, Failure, Outcome};
+use crate::manager::{Managed, collection, policy};
 
 /// The signal that asks for a reload. Once there is a listener, it no longer ends the process.
 pub(crate) struct ReloadSignal(Signal);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use agent::collection::Collection;
 use agent::node::{Node, machine};
 use agent::page::{PageAddress, PageParts, StatusPage, read_token};
+use cluster::kubelet_api::{ServerNames, ServingCertificate, TlsFiles};
 use image_manager::ImageManager;
-use kubelet_api::{ServerNames, ServingCertificate, TlsFiles};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::words::{bytes, image_name, percent, plural, time};
-use crate::admin::gc::DiskUsage;
+use crate::api::gc::DiskUsage;
 use crate::page::inventory::{Inventory, Removals};
 use crate::page::report::Report;
 

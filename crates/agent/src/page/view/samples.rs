@@ -12,8 +12,8 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::admin::backoff::WaitingImage;
-use crate::admin::gc::DiskUsage;
-use crate::admin::pods::RefusedPod;
+use crate::api::gc::DiskUsage;
+use crate::node::board::RefusedPod;
 use crate::node::events::RecordedEvent;
 use crate::page::history::INTERVALS;
 use crate::page::inventory::{ImageRow, Inventory, Removals};
