@@ -348,7 +348,7 @@ impl App {
             (None, Some(endpoint)) => endpoint.clone(),
             (None, None) => return Ok(None),
         };
-        connect_pod_runtime(&endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
+        connect_pod_runtime(&self.config, &endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
     }
 
     /// Protects images that were pulled ahead of their use from collection for a while. The pull has succeeded already, so a protection

@@ -170,7 +170,7 @@ fn the_kubelet_validates_in_these_words() {
 fn every_field_is_taken() {
     let text = format!(
         "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\npullEngine: embedded\n\
-         containerRuntimeEndpoint: unix:///run/y.sock\n\
+         containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
          staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\nstaticPodURLHeader: {{X-Node: edge}}\n\
          documentsDirectory: /documents\nnodeName: edge-1\n\
          nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
@@ -211,6 +211,7 @@ fn every_field_is_taken() {
         "a value that is not the default arrives"
     );
     assert_eq!(config.root, Path::new("/srv/images"));
+    assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
     assert_eq!(config.registry_config_paths, [Path::new("/a"), Path::new("/b")]);
     let targets: Vec<String> = config.allowed_registry_targets.iter().map(ToString::to_string).collect();
     assert_eq!(targets, ["10.0.0.0/8", "http://storage.example:9000"]);
@@ -236,7 +237,7 @@ fn every_field_is_taken() {
     );
     let engine = &config.engine;
     assert_eq!((engine.max_parallel_layers, engine.store.durability), (7, Durability::Relaxed));
-    assert!(engine.check_disk_space && engine.ranges.per_blob > 1);
+    assert!(engine.ranges.per_blob > 1);
     assert_eq!(engine.memory, 16 << 20);
     assert_eq!((engine.keep_blobs, engine.store.layer_format), (true, LayerFormat::Dir));
     assert_eq!((engine.resume, engine.shared_content), (Resume::Always, SharedContent::Open));

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use image_service::{EngineOptions, PullEngine};
 use registry::AllowedTarget;
@@ -13,7 +14,7 @@ use super::declare::{Setting, settings};
 use super::error::{ConfigError, Origin};
 use super::eviction::Eviction;
 use super::kind::MOST;
-use super::kind::{Kind, boolean, choice, directories, integer, list, named, parsed, path, text, unset};
+use super::kind::{Kind, boolean, choice, directories, duration, integer, list, named, parsed, path, text, unset};
 use super::settings::access::{Credentials, Verification};
 use super::settings::cluster::Cluster;
 use super::settings::collection::{ContainerGc, Gc};
@@ -26,6 +27,9 @@ use crate::environment::Environment;
 
 /// The kubelet's `maxPods`.
 pub(crate) const DEFAULT_MAX_PODS: i64 = 110;
+
+/// Longest time that a call may take.
+const MAX_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Form of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +74,9 @@ settings! {
                  pods. It is not an image endpoint, except for `run`, whose images are behind it unless \
                  imageServiceEndpoint names another [default: none; for run the first of \
                  /run/containerd/containerd.sock and /run/crio/crio.sock that is there]", short('r'), kubelet();
+            runtime_request_timeout: Duration = Duration::from_secs(120) =>
+                "runtimeRequestTimeout", "runtime-request-timeout", duration(Duration::from_millis(1)..=MAX_TIMEOUT),
+                "Longest time of a call to a remote endpoint; pulls have no limit", kubelet();
             registry_config_paths: Vec<PathBuf> = vec!["/etc/imagelet/certs.d".into(), "/etc/containerd/certs.d".into()] =>
                 "registryConfigPaths", "registry-config-path", directories(),
                 "Directory with <host>/hosts.toml, as in containerd; may be given again, the first one that \

@@ -54,7 +54,7 @@ command pulls everything at the same time and without a limit, because a person 
 
 ## A kubelet's configuration file
 `--kubelet-config FILE` takes a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). These fields count, with the kubelet's
-meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`,
+meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`, `runtimeRequestTimeout`,
 `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`, `maxPods`,
 `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist`, `imageGCHighThresholdPercent`,
 `imageGCLowThresholdPercent`, `imageMinimumGCAge`, `imageMaximumGCAge`, `nodeStatusMaxImages`, `evictionHard` (what is about images
@@ -63,7 +63,7 @@ and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeri
 `crashLoopBackOff`, `seccompDefault`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMonitorInterval` and the
 feature gate `KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
 `imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and
-named in one line. `runtimeRequestTimeout` (2m), `httpCheckFrequency` (20s), `syncFrequency` (1m) and `containerLogMaxWorkers` (1) are
+named in one line. `httpCheckFrequency` (20s), `syncFrequency` (1m) and `containerLogMaxWorkers` (1) are
 constants; a note names them if the file has another value. A field that KubeletConfiguration does not have is an error. The credential providers' settings are flags
 of the kubelet, and flags here.
 ";

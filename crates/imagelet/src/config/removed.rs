@@ -74,12 +74,6 @@ pub(crate) const REMOVED: &[Removed] = &[
     own("limits.layerEntries", "limit-layer-entries", "the limit of a layer is always 2500000 entries"),
     own("parallelRanges", "parallel-ranges", "large layers are fetched over several connections where that is faster"),
     own("registryPullWait", "registry-pull-wait", "a pull that registryPullQPS delays waits for 30s at most"),
-    kubelets(
-        "runtimeRequestTimeout",
-        "runtime-request-timeout",
-        "a call to a remote endpoint may take 2m, and a pull has no such limit",
-        seconds(120),
-    ),
     own("shareFiles", "share-files", "images share whole layers only"),
     kubelets("syncFrequency", "sync-frequency", "a pod is synced every 1m without an event", seconds(60)),
 ];
@@ -129,6 +123,6 @@ mod tests {
             };
             assert!(!SETTINGS.iter().any(|setting| has_name(&setting)), "{}", removed.field);
         }
-        assert_eq!((SETTINGS.len(), REMOVED.len()), (85, 20));
+        assert_eq!((SETTINGS.len(), REMOVED.len()), (86, 19));
     }
 }

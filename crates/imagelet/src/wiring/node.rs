@@ -64,12 +64,12 @@ fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
 }
 
 /// Connects to the runtime behind an endpoint, and fails if it is none.
-async fn runtime(endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
+async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
     let of_setting = |failure: Failure| match failure.code() {
         Code::Config => Failure::new(Code::Config, format!("containerRuntimeEndpoint: {}", failure.lines().join("; "))),
         _ => failure,
     };
-    let (runtime, version) = connect_pod_runtime(endpoint).await.map_err(of_setting)?;
+    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await.map_err(of_setting)?;
     let (runtime_name, runtime_version) = (version.runtime_name, version.runtime_version);
     tracing::info!(%endpoint, runtime_name, runtime_version, "pods run on this runtime");
     Ok(runtime)
@@ -100,7 +100,7 @@ pub(crate) async fn open(
     let pods = pods.with_server(server);
     let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
     let waits = stays.then(|| admin_address(&app.config));
-    let runtime = until_there(app, waits.as_ref(), async || runtime(&endpoint).await).await?;
+    let runtime = until_there(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;
     let images = until_there(app, waits.as_ref(), async || app.images().await).await?;
     let mut parts =
         collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
