@@ -254,7 +254,6 @@ fn settings(options: &EngineOptions) -> String {
         runtime_handlers,
         trust_present_digests,
         shared_content,
-        check_disk_space: _,
         keep_blobs,
         resume: _,
         signature_policy,

@@ -106,12 +106,7 @@ impl GcContext {
         // Without a runtime no use is ever seen, so that "never used" says nothing about an image.
         let options = self.options();
         let protect_unused = self.runtime.as_ref().map_or(Duration::ZERO, |_| options.protect_pre_pulled);
-        Rules {
-            min_age: options.policy.min_age,
-            protect_unused,
-            minimum_copies: options.minimum_copies,
-            order: options.order,
-        }
+        Rules { min_age: options.policy.min_age, protect_unused }
     }
 
     /// Now, by both clocks.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cri_api::engine::runtime_store::RuntimeImageFacts;
 use cri_api::engine::{ImageEngine, ImageLayers, UnfinishedPulls};
-use cri_api::{ImageService, ImageSpec, ImageStatus, Result};
+use cri_api::{ImageService, ImageSpec, Result};
 use tokio::time::Instant;
 
 use super::options::GcOptions;
@@ -56,15 +56,6 @@ impl CollectedImages {
         let results = engine.remove_images(images).await;
         self.count(Operation::RemoveImage, begun, &results);
         results
-    }
-
-    /// The verbose status of an image, also of one that must not be used.
-    pub(super) async fn inspect(&self, image: &ImageSpec) -> Result<ImageStatus> {
-        let Some(engine) = &self.engine else { return self.service.image_status(image, true).await };
-        let begun = (self.clock)();
-        let result = engine.inspect_image(image).await;
-        self.count(Operation::ImageStatus, begun, std::slice::from_ref(&result));
-        result
     }
 
     /// Data that interrupted pulls left; `None` if a runtime does not report it.

@@ -14,7 +14,6 @@ use super::collector::{Collector, Done, all_done};
 use super::context::GcContext;
 use super::history::protected_until;
 use super::images::CollectedImages;
-use super::labels::fetch_labels;
 use super::metrics::Trigger;
 use super::node_status::ImageList;
 use super::node_status::NodeStatus;
@@ -85,7 +84,7 @@ impl ImageGcManager {
         self.context.options()
     }
 
-    /// Adopts the rules of other options: thresholds, ages, order, keep rules, and limits of the node's status. They apply from
+    /// Adopts the rules of other options: thresholds, ages, keep rules, and limits of the node's status. They apply from
     /// the next round on, which starts at once.
     pub fn adopt_rules(&self, of: GcOptions) {
         self.context.adopt_rules(of);
@@ -143,12 +142,10 @@ impl ImageGcManager {
     /// # Errors
     /// The list of images, or the state.
     pub async fn pins(&self) -> Result<Vec<(Pattern, Vec<Image>)>, GcError> {
-        let mut state = self.store.lock().await?;
+        let state = self.store.lock().await?;
         let images = self.context.list_images().await?;
-        let state = &mut *state;
-        fetch_labels(&self.context, &mut state.labels, &state.pins, &images).await;
         let pinned = |pattern: &Pattern| {
-            let fits = |image: &&Image| pattern.fits(image, state.known(image));
+            let fits = |image: &&Image| pattern.fits(image, state.last_user(image));
             images.iter().filter(fits).cloned().collect()
         };
         Ok(state.pins.iter().map(|pattern| (pattern.clone(), pinned(pattern))).collect())

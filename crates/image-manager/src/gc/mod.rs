@@ -10,7 +10,6 @@ mod eviction;
 mod history;
 mod images;
 mod inventory;
-mod labels;
 mod manager;
 mod metrics;
 mod node_status;
@@ -49,8 +48,8 @@ pub use policy::{GcPolicy, GcPolicyError};
 pub use pressure::Observation;
 pub use probe::measure;
 pub use report::{GcError, GcReport, RemovedImage};
-pub use rules::{ImageDetails, KeepRule, Pattern, PatternError, Pins, Says};
-pub use select::{Goal, Inventory, Item, Order, Rules, select};
+pub use rules::{KeepRule, Pattern, PatternError, Pins, Says};
+pub use select::{Goal, Inventory, Item, Rules, select};
 pub use state_files::{StateError, StateFiles};
 pub use turns::Turns;
 

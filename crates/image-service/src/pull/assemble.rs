@@ -211,9 +211,6 @@ impl Assembly<'_> {
         if claim.covers(&wanted) {
             return Ok(Ok(()));
         }
-        if !self.shared.options.check_disk_space {
-            return Ok(claim.set(wanted, u64::MAX));
-        }
         let room = |drop_first: bool| {
             let store = self.shared.store.clone();
             self.shared.background.run(move || {

@@ -200,7 +200,6 @@ fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskC
             let why = match kept.decision.as_str() {
                 "in-use" => "in use",
                 "rule" => "kept by a rule",
-                "minimum-copies" => "kept as copies of their repository",
                 "protected" => "protected because they were brought ahead of their use",
                 "too-young" => "too young (--min-age 0s takes what is)",
                 "used-within" => "used lately",

@@ -42,7 +42,7 @@ mod tests {
     #[test]
     fn texts_are_rules() {
         let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-        let good = texts(&["registry.example/base/*", "label.tier=base", "namespace=shop;weight=2.5"]);
+        let good = texts(&["registry.example/base/*", "namespace=shop;weight=2.5"]);
         assert_eq!(checked(good.clone()), Ok(good.clone()));
         let rules = rules(&good);
         assert_eq!((rules.len(), rules[0].says, rules[2].says), (3, Says::Keep, Says::Weigh(2.5)));

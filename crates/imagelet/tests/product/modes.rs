@@ -48,7 +48,7 @@ const STREAMS: &[Mode] = &[
     ("EROFS files, one core", Program(|i| i.one_core().global("--layer-format", "erofs"))),
     ("one core", Program(Imagelet::one_core)),
     ("blobs kept", Library(|o| o.keep_blobs = true)),
-    ("over one connection", Library(|o| o.ranges = RangePolicy::off())),
+    ("over one connection", Library(|o| o.ranges.per_blob = 1)),
     ("by ranges, whatever they bring", Library(|o| o.ranges = eager())),
 ];
 

@@ -42,8 +42,8 @@ settings! {
             keep: Vec<String> = Vec::new() =>
                 "imageGC.keep", "image-gc-keep", words("RULE", keep::checked),
                 "Which images stay, by name: registry.example/team/* one level, registry.example/** \
-                 everything below; without a tag every tag. By a label: label.KEY=VALUE. By the namespace of \
-                 the pod that used it last: namespace=NAME. With the suffix ;weight=N, those images cost N \
+                 everything below; without a tag every tag. By the namespace of the pod \
+                 that used it last: namespace=NAME. With the suffix ;weight=N, those images cost N \
                  times as much instead. May be given again", reloads();
             protect: Duration = Duration::from_secs(3600) =>
                 "imageGC.protectPrePulled", "image-gc-protect-pre-pulled", duration(Duration::ZERO..=YEAR),
