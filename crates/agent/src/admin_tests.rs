@@ -14,7 +14,7 @@ use super::backoff::{BackoffList, NOBODY_DECIDES, ResetCount};
 use super::client::Method;
 use super::gc::CollectRequest;
 use super::*;
-use crate::collection::{Collection, CollectionParts};
+use crate::collection::{Collection, CollectionParts, Collects as _};
 
 /// A running admin endpoint in a directory of its own.
 struct Rig {

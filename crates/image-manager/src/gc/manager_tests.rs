@@ -523,16 +523,16 @@ async fn failures_are_told_from_the_second_in_a_row() {
     rig.shelf.lock().no_stats = true;
     for want in [0, 1, 2] {
         let result = rig.manager.garbage_collect().await;
-        rig.manager.collector.report(&result);
+        rig.manager.report_round(&result);
         assert_eq!(rig.events().len(), want);
     }
     assert_eq!(rig.events()[0], "Warning ImageGCFailed ask for the image file system: error");
     rig.shelf.lock().no_stats = false;
     let result = rig.manager.garbage_collect().await;
-    rig.manager.collector.report(&result);
+    rig.manager.report_round(&result);
     rig.shelf.lock().no_stats = true;
     let result = rig.manager.garbage_collect().await;
-    rig.manager.collector.report(&result);
+    rig.manager.report_round(&result);
     assert_eq!(rig.events().len(), 2);
 }
 

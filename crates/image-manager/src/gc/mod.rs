@@ -1,14 +1,12 @@
 //! Garbage collection of images: [`detect`] which images are in use, [`select`] which ones to remove (pure, with a reason for
 //! every image), remove, record. [`ImageGcManager`] is the entry.
 
-mod collector;
 mod context;
 mod detect;
 mod disk;
 mod evict;
 mod eviction;
 mod history;
-mod images;
 mod inventory;
 mod manager;
 mod metrics;
@@ -25,6 +23,7 @@ mod relief;
 mod removal;
 mod report;
 mod room;
+mod rounds;
 mod rules;
 mod select;
 mod state_files;

@@ -195,7 +195,7 @@ fn protected_images_are_removed_last() {
 /// A protected image that frees `p`, and two others that free 10 MiB and 20 MiB.
 fn with_protected(p: u64) -> Vec<Item<'static>> {
     let protected = Item { protected_until: Some(at(NOW + 1)), ..item("p", p * MIB, 0, None) };
-    vec![protected, item("a", 10 * MIB, 0, Some(100)), item("b", 20 * MIB, 0, Some(200))]
+    vec![protected, item("a", 10 * MIB, 0, Some(100)), item("b", 20 * MIB, 0, Some(500_000))]
 }
 
 #[test]
