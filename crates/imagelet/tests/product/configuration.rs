@@ -163,7 +163,7 @@ fn a_check_needs_no_good_configuration_and_tells_every_error() {
     assert_eq!(of("imageGCHighThresholdPercent"), format!("90 file {good}:3 true"));
     assert_eq!(of("durability"), "relaxed variable IMAGELET_DURABILITY false");
     assert_eq!(of("imagePullProgressDeadline"), "1s flag --image-pull-progress-deadline true");
-    assert_eq!(of("maxParallelLayers"), "4 default null false");
+    assert_eq!(of("pullMemory"), "32Mi default null false");
     let table = imagelet.ok(&["config", "print"]);
     assert!(table.lines().any(|line| line.starts_with("maxPods ") && line.ends_with("10-pods.yaml:3")), "{table}");
     assert_eq!(imagelet.ok(&["config", "check"]), "the configuration in force is good\n");
