@@ -253,9 +253,10 @@ fn the_network_sees_a_page_with_a_token_alone_under_the_certificate_of_the_root(
     assert!(line.contains("statusTokenFile must say who may read the page"), "{line}");
     let directory = s.scratch.path();
     let file = |name: &str| directory.join(name).display().to_string();
+    // A directory that is no store yet and not empty is refused as a root.
+    let (name, _) = s.push_file("page/one:1", "a", "a");
+    s.imagelet.ok(&["pull", &name]);
     let page = s.scratch.directory("store/status-page");
-    let own = std::os::unix::fs::PermissionsExt::from_mode(0o700);
-    std::fs::set_permissions(s.scratch.join("store"), own).expect("a mode");
     openssl(
         &page,
         &format!(
