@@ -97,7 +97,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/erofs", 9),
     ("crates/image-manager", 87),
     ("crates/image-service", 47),
-    ("crates/imagelet", 126),
+    ("crates/imagelet", 123),
     ("crates/inflate", 3),
     ("crates/kubelet-api", 6),
     ("crates/kuberuntime", 94),

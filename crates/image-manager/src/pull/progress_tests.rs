@@ -61,7 +61,7 @@ fn what_stalls() {
         events
     };
     let cases: Vec<Case> = vec![
-        ("nothing is told", vec![], None),
+        ("nothing is reported", vec![], None),
         ("the registry does not say what the name stands for", vec![(2, PullEvent::Resolving)], Some(62)),
         ("it says so just in time", vec![(2, PullEvent::Resolving), (61, resolved(&[("a", 5)]))], None),
         ("resolved only", vec![(0, resolved(&[("a", 5)]))], None),
@@ -73,7 +73,7 @@ fn what_stalls() {
             Some(69),
         ),
         (
-            "what is told again is no change",
+            "a repeated report is no change",
             with(starting(layer("a", Fetching)), &[(9, layer("a", Fetching))]),
             Some(63),
         ),
@@ -119,7 +119,7 @@ fn bytes_are_counted_once() {
     assert_eq!(came(bytes("a", 10)), 0);
     assert_eq!(came(bytes("b", 5)), 5);
     assert_eq!(came(bytes("a", 25)), 15);
-    assert_eq!(came(bytes("a", 3)), 3, "fetched anew");
+    assert_eq!(came(bytes("a", 3)), 3, "fetched again");
     assert_eq!(came(layer("a", LayerState::Done)), 0);
 }
 
