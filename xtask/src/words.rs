@@ -95,7 +95,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/cri-api", 16),
     ("crates/cri-grpc", 15),
     ("crates/erofs", 9),
-    ("crates/image-manager", 87),
+    ("crates/image-manager", 86),
     ("crates/image-service", 47),
     ("crates/imagelet", 123),
     ("crates/inflate", 3),

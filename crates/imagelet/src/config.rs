@@ -7,6 +7,7 @@ mod document;
 mod error;
 pub(crate) mod eviction;
 mod files;
+mod flag;
 pub(crate) mod flags;
 mod form;
 pub(crate) mod keep;
@@ -20,6 +21,7 @@ pub(crate) mod schema;
 pub(crate) mod setting;
 pub(crate) mod settings;
 pub(crate) mod show;
+mod spelling;
 pub(crate) mod value;
 
 use std::path::PathBuf;

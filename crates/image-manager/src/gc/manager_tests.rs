@@ -537,7 +537,7 @@ async fn failures_are_told_from_the_second_in_a_row() {
 }
 
 #[tokio::test]
-async fn a_disk_without_bytes_is_told() {
+async fn a_disk_without_bytes_is_reported() {
     let rig = Rig::new(policy(90, 80, 0, 0), 0, 0, vec![]);
     let error = rig.manager.garbage_collect().await.expect_err("no disk").to_string();
     assert_eq!(error, "invalid capacity 0 on image filesystem");
@@ -605,7 +605,7 @@ async fn rules_by_namespace() {
 }
 
 #[tokio::test]
-async fn an_image_without_an_id_is_told_and_left() {
+async fn an_image_without_an_id_is_reported_and_stays() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 0, vec![image("", 500), image("1", 500)]);
     rig.manager.garbage_collect().await.expect("enough");
     assert_eq!(rig.shelf.ids(), [""]);

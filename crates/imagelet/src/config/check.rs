@@ -7,7 +7,7 @@ use image_service::{PullEngine, UnsupportedImages};
 use super::eviction;
 use super::form::{MOST, POLICIES};
 use super::model::Config;
-use super::value::go_duration;
+use super::spelling::go_duration;
 
 /// Returns all errors, one line each, with the place where the value was set.
 pub(super) fn findings(config: &Config) -> Vec<String> {

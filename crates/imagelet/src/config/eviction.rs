@@ -7,9 +7,9 @@ use image_manager::gc::{Signal, Thresholds};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::flag::Group::Collection as Group;
+use super::flag::flag;
 use super::form::{As, DAY, Pairs, Span};
-use super::setting::Group::Collection as Group;
-use super::setting::flag;
 
 /// When the disk is under pressure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -15,7 +15,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::value::{show_duration, show_signed};
+use super::spelling::{show_duration, show_signed};
 
 /// The kubelet's names for [`image_manager::VerificationPolicy`].
 pub(crate) const POLICIES: [&str; 4] =

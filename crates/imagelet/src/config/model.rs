@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tracing_subscriber::filter::LevelFilter;
 
-use super::error::{ConfigError, Origin};
+use super::error::Origin;
 use super::eviction::Eviction;
+use super::flag::Empty::{Hidden, Shown};
+use super::flag::Group::{Advanced, Collection, Logging, Node};
+use super::flag::flag;
 use super::form::{As, Check, Checked, Choice, DAY, List, MOST, Maybe, Span, Text, Words};
-use super::setting::Empty::{Hidden, Shown};
-use super::setting::Group::{Advanced, Collection, Logging, Node};
-use super::setting::{Setting, flag};
 use super::settings::access::{Credentials, Verification};
 use super::settings::cluster::Cluster;
 use super::settings::collection::Gc;
@@ -27,7 +27,6 @@ use super::settings::pods::Pods;
 use super::settings::pulls::{BackOff, Pulls};
 use super::settings::status_page::StatusPage;
 use super::settings::traces::TraceSettings;
-use super::value::{Raw, Wrong};
 use crate::environment::Environment;
 
 /// The kubelet's `maxPods`.
@@ -72,8 +71,8 @@ const ENDPOINT: &str = "an endpoint such as unix:///run/containerd/containerd.so
 
 /// Everything that can be configured.
 ///
-/// The serialised form is the internal one, with the fields of the file as keys: it contains what is not shown. Use [`Setting::value_in`]
-/// for what is shown.
+/// The serialised form is the internal one, with the fields of the file as keys: it contains what is not shown. Use
+/// [`Setting::value_in`](super::setting::Setting::value_in) for what is shown.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Config {
@@ -301,18 +300,5 @@ impl Config {
         fields.insert(field.to_owned(), value);
         *self = self.clone().with_fields(fields)?;
         Ok(())
-    }
-
-    /// Sets a value and records its source.
-    pub(super) fn apply(&mut self, setting: &'static Setting, origin: Origin, raw: Raw<'_>) -> Result<(), ConfigError> {
-        match setting.apply(self, raw) {
-            Ok(()) => {
-                self.origins.insert(setting.field, origin);
-                Ok(())
-            }
-            Err(Wrong(allowed)) => {
-                Err(ConfigError::Value { origin, field: setting.field, value: raw.to_string(), allowed })
-            }
-        }
     }
 }

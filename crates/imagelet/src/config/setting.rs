@@ -4,12 +4,14 @@
 
 use std::sync::LazyLock;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::error::Origin;
+use super::error::{ConfigError, Origin};
+use super::flag::{Empty, Flag};
+pub(crate) use super::flag::{Group, Zero};
 use super::model::Config;
-use super::value::{Raw, Wrong, without_secrets};
+use super::spelling::without_secrets;
+use super::value::{Raw, Shape, Wrong};
 
 /// A setting.
 #[derive(Debug)]
@@ -44,121 +46,6 @@ pub(crate) struct Setting {
     default: Value,
 }
 
-/// Properties of a setting that its JSON schema does not have: the extension `imagelet` of a field.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Flag {
-    group: Group,
-    name: String,
-    short: Option<char>,
-    value_name: Option<String>,
-    allowed: Option<String>,
-    kubelet: Option<Zero>,
-    reloads: bool,
-    empty: Empty,
-}
-
-/// Returns the extension of a field with this flag.
-pub(super) fn flag(group: Group, name: &str) -> Flag {
-    Flag {
-        group,
-        name: name.to_owned(),
-        short: None,
-        value_name: None,
-        allowed: None,
-        kubelet: None,
-        reloads: false,
-        empty: Empty::Hidden,
-    }
-}
-
-impl Flag {
-    /// Gives the flag a letter.
-    pub(super) fn short(self, letter: char) -> Self {
-        Self { short: Some(letter), ..self }
-    }
-
-    /// Sets the placeholder of the value. `DIR`, `FILE` and `PATH` are those of paths, which are made absolute.
-    pub(super) fn value(self, name: &str) -> Self {
-        Self { value_name: Some(name.to_owned()), ..self }
-    }
-
-    /// Sets the description of the allowed values.
-    pub(super) fn allowed(self, values: &str) -> Self {
-        Self { allowed: Some(values.to_owned()), ..self }
-    }
-
-    /// Takes the field from a kubelet's configuration file unless it is zero there.
-    pub(super) fn kubelet(self) -> Self {
-        Self { kubelet: Some(Zero::Unset), ..self }
-    }
-
-    /// Takes the field from a kubelet's configuration file, zero included.
-    pub(super) fn kubelet_with_zero(self) -> Self {
-        Self { kubelet: Some(Zero::Counts), ..self }
-    }
-
-    /// Takes a new value when a running agent reloads its configuration.
-    pub(super) fn reloads(self) -> Self {
-        Self { reloads: true, ..self }
-    }
-
-    /// Sets the meaning of an empty text.
-    pub(super) fn empty(self, empty: Empty) -> Self {
-        Self { empty, ..self }
-    }
-}
-
-/// Meaning of a zero value in a kubelet's configuration file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Zero {
-    /// The field is treated as unset.
-    Unset,
-    /// The zero is a value.
-    Counts,
-}
-
-/// Meaning of an empty text or list.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Empty {
-    /// An empty path is refused; another empty value is not shown.
-    Hidden,
-    /// Unsets the value. An unset value is not shown.
-    Unset,
-    /// Unsets the value, and is shown for an unset one.
-    Shown,
-}
-
-/// Topic of a setting: a heading of the help text and of the reference page, in their order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(crate) enum Group {
-    Node,
-    Pods,
-    Cluster,
-    Pulls,
-    Credentials,
-    Collection,
-    Engine,
-    Logging,
-    Advanced,
-}
-
-impl Group {
-    /// Returns the heading.
-    pub(crate) fn title(self) -> &'static str {
-        match self {
-            Self::Node => "The node",
-            Self::Pods => "Pods",
-            Self::Cluster => "The cluster",
-            Self::Pulls => "Pulls",
-            Self::Credentials => "Credentials",
-            Self::Collection => "Garbage collection",
-            Self::Engine => "The embedded engine",
-            Self::Logging => "The log",
-            Self::Advanced => "Advanced",
-        }
-    }
-}
-
 /// Values from the command line and the environment, in the order of [`SETTINGS`].
 pub(crate) type Given = Vec<(&'static Setting, Origin, String)>;
 
@@ -175,6 +62,21 @@ pub(crate) static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(|| {
 /// Returns the setting of a field of the configuration file.
 pub(crate) fn of_field(field: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.field == field)
+}
+
+impl Config {
+    /// Sets a value and records its source.
+    pub(super) fn apply(&mut self, setting: &'static Setting, origin: Origin, raw: Raw<'_>) -> Result<(), ConfigError> {
+        match setting.apply(self, raw) {
+            Ok(()) => {
+                self.origins.insert(setting.field, origin);
+                Ok(())
+            }
+            Err(Wrong(allowed)) => {
+                Err(ConfigError::Value { origin, field: setting.field, value: raw.to_string(), allowed })
+            }
+        }
+    }
 }
 
 impl Setting {
@@ -227,7 +129,7 @@ impl Setting {
 
     /// Checks a value and stores it in `config`.
     pub(super) fn apply(&self, config: &mut Config, raw: Raw<'_>) -> Result<(), Wrong> {
-        let value = raw.read(self)?;
+        let value = raw.read(&self.shape())?;
         config.replace(self.field, value).map_err(|error| match error.as_str() {
             "" => Wrong(self.allowed.clone()),
             why => Wrong(format!("{} ({why})", self.allowed)),
@@ -289,8 +191,19 @@ impl Setting {
         }
     }
 
+    /// Returns how the setting is written.
+    pub(super) fn shape(&self) -> Shape<'_> {
+        Shape {
+            kind: self.schema.get("type").and_then(Value::as_str),
+            is_path: self.is_path(),
+            separator: self.separator().unwrap_or(','),
+            empty: self.empty,
+            allowed: &self.allowed,
+        }
+    }
+
     /// Returns true for a path or a list of paths.
-    pub(super) fn is_path(&self) -> bool {
+    fn is_path(&self) -> bool {
         matches!(self.value_name.as_str(), "DIR" | "FILE" | "PATH")
     }
 

@@ -6,15 +6,28 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base::GoDuration;
-use jiff::SignedDuration;
 use manifest::yaml::Value as Yaml;
 use serde_json::{Map, Value};
 
-use super::setting::{Empty, Setting};
+use super::flag::Empty;
 
 /// A refused value: the text names what is allowed instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong(pub(crate) String);
+
+/// How a setting is written.
+pub(super) struct Shape<'a> {
+    /// The type in the JSON schema, if there is one.
+    pub(super) kind: Option<&'a str>,
+    /// True for a path or a list of paths.
+    pub(super) is_path: bool,
+    /// Separator of the values of a list in a flag.
+    pub(super) separator: char,
+    /// Meaning of an empty text.
+    pub(super) empty: Empty,
+    /// Description of the allowed values.
+    pub(super) allowed: &'a str,
+}
 
 /// A value as it was written.
 #[derive(Clone, Copy, Debug)]
@@ -26,26 +39,26 @@ pub(crate) enum Raw<'a> {
 }
 
 impl Raw<'_> {
-    /// Returns the JSON value for a setting. Paths are absolute, and an empty text is null where it unsets the value.
-    pub(super) fn read(self, setting: &Setting) -> Result<Value, Wrong> {
-        let kind = setting.schema.get("type").and_then(Value::as_str);
+    /// Returns the JSON value of a setting that is written in this way. Paths are absolute, and an empty text is null where it unsets the value.
+    pub(super) fn read(self, shape: &Shape<'_>) -> Result<Value, Wrong> {
+        let kind = shape.kind;
         let value = match kind {
             Some("boolean") => self.boolean(),
             Some("integer") => self.integer(),
-            Some("array") => self.list(setting),
+            Some("array") => self.list(shape),
             Some("object") => self.map(),
             // Other than numbers of bytes, these are texts.
             _ => match self {
                 Self::Node { value: Yaml::Number(number), .. } if kind.is_none() => Some(number.clone().into()),
-                _ => self.text(setting),
+                _ => self.text(shape),
             },
         };
         value.ok_or_else(|| {
             Wrong(match (self, kind) {
-                (Self::Text(_), Some("array")) if setting.is_path() => "paths separated by colons".to_owned(),
+                (Self::Text(_), Some("array")) if shape.is_path => "paths separated by colons".to_owned(),
                 (Self::Text(_), Some("object")) => "pairs such as name<value, separated by commas".to_owned(),
                 (Self::Node { .. }, Some("object")) => "a map of texts".to_owned(),
-                _ => setting.allowed.clone(),
+                _ => shape.allowed.to_owned(),
             })
         })
     }
@@ -68,29 +81,27 @@ impl Raw<'_> {
         number.map(Value::from)
     }
 
-    fn text(self, setting: &Setting) -> Option<Value> {
+    fn text(self, shape: &Shape<'_>) -> Option<Value> {
         match self.string()? {
-            "" if setting.empty != Empty::Hidden => Some(Value::Null),
-            text if setting.is_path() => self.absolute(text),
+            "" if shape.empty != Empty::Hidden => Some(Value::Null),
+            text if shape.is_path => self.absolute(text),
             text => Some(text.into()),
         }
     }
 
     /// Reads a list of texts. In flags and variables, a separator is between them.
-    fn list(self, setting: &Setting) -> Option<Value> {
+    fn list(self, shape: &Shape<'_>) -> Option<Value> {
         let item =
-            |raw: Raw<'_>| if setting.is_path() { raw.absolute(raw.string()?) } else { raw.string().map(Value::from) };
+            |raw: Raw<'_>| if shape.is_path { raw.absolute(raw.string()?) } else { raw.string().map(Value::from) };
         let list: Vec<Value> = match self {
-            Self::Text("") if !setting.is_path() => Vec::new(),
-            Self::Text(text) => {
-                text.split(setting.separator()?).map(|text| item(Raw::Text(text))).collect::<Option<_>>()?
-            }
+            Self::Text("") if !shape.is_path => Vec::new(),
+            Self::Text(text) => text.split(shape.separator).map(|text| item(Raw::Text(text))).collect::<Option<_>>()?,
             Self::Node { value: Yaml::List(nodes), base } => {
                 nodes.iter().map(|node| item(Raw::Node { value: &node.value, base })).collect::<Option<_>>()?
             }
             Self::Node { .. } => return None,
         };
-        (!list.is_empty() || !setting.is_path()).then_some(Value::Array(list))
+        (!list.is_empty() || !shape.is_path).then_some(Value::Array(list))
     }
 
     /// Reads a map of texts. In flags and variables, commas separate pairs, and `<` the two texts of a pair.
@@ -155,53 +166,15 @@ impl fmt::Display for Raw<'_> {
     }
 }
 
-/// Returns the address with `xxxxx` in place of a password, as Go shows it, and of a query, which may contain a token.
-pub(super) fn without_secrets(text: &str) -> String {
-    let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
-    if url.password().is_none() && url.query().is_none() {
-        return text.to_owned();
-    }
-    if url.password().is_some() && url.set_password(Some("xxxxx")).is_err() {
-        return String::new();
-    }
-    if url.query().is_some() {
-        url.set_query(Some("xxxxx"));
-    }
-    url.into()
-}
-
-/// Returns the shortest of Go's spellings: `2m`, `1m30s`, `500ms`.
-pub(crate) fn show_duration(duration: Duration) -> String {
-    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
-    let mut text = String::new();
-    for (count, unit) in [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s"), (millis.into(), "ms")] {
-        if count > 0 {
-            text.push_str(&format!("{count}{unit}"));
-        }
-    }
-    if text.is_empty() { "0s".to_owned() } else { text }
-}
-
-/// Returns the same as [`show_duration`], with a sign for a negative duration.
-pub(crate) fn show_signed(duration: SignedDuration) -> String {
-    let sign = if duration.is_negative() { "-" } else { "" };
-    format!("{sign}{}", show_duration(duration.unsigned_abs()))
-}
-
-/// Returns a duration as Go prints it, and so the kubelet's messages: `2m0s`.
-pub(crate) fn go_duration(duration: SignedDuration) -> String {
-    let sign = if duration.is_negative() { "-" } else { "" };
-    format!("{sign}{}", GoDuration::from_millis_of(duration.unsigned_abs()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::of_field;
+    use crate::config::spelling::without_secrets;
 
     /// Reads the value of a setting of each kind.
     fn read(field: &str, raw: Raw<'_>) -> Result<Value, String> {
-        raw.read(of_field(field).expect("a setting")).map_err(|wrong| wrong.0)
+        raw.read(&of_field(field).expect("a setting").shape()).map_err(|wrong| wrong.0)
     }
 
     /// Returns the only value of a list; a document of null would have none.

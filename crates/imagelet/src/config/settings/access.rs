@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::flag::Group::Credentials as Group;
+use crate::config::flag::flag;
 use crate::config::form::POLICIES;
-use crate::config::setting::Group::Credentials as Group;
-use crate::config::setting::flag;
 
 /// The kubelet's default `imagePullCredentialsVerificationPolicy`.
 pub(crate) const DEFAULT_POLICY: &str = "NeverVerifyPreloadedImages";

@@ -6,10 +6,10 @@ use cluster::node::{DEFAULT_TAINT, Label, Taint};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::flag::Empty::Shown;
+use crate::config::flag::Group::Cluster as Group;
+use crate::config::flag::flag;
 use crate::config::form::{As, Count, List};
-use crate::config::setting::Empty::Shown;
-use crate::config::setting::Group::Cluster as Group;
-use crate::config::setting::flag;
 
 /// The cluster of this node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -7,10 +7,10 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::flag::Group::{Advanced, Collection as Group};
+use crate::config::flag::flag;
 use crate::config::form::{Age, As};
 use crate::config::keep::Rules;
-use crate::config::setting::Group::{Advanced, Collection as Group};
-use crate::config::setting::flag;
 
 /// When images are collected, and which stay. Numbers and ages are as they were written; [`crate::config::check`] validates them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{Durability, LayerFormat};
 
+use crate::config::flag::Empty::Unset;
+use crate::config::flag::Group::{Advanced, Engine as Group};
+use crate::config::flag::flag;
 use crate::config::form::{As, Choice, Size, Text, Words};
-use crate::config::setting::Empty::Unset;
-use crate::config::setting::Group::{Advanced, Engine as Group};
-use crate::config::setting::flag;
 
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 

@@ -9,10 +9,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::flag::Empty::{Shown, Unset};
+use crate::config::flag::Group::{Advanced, Pods as Group};
+use crate::config::flag::flag;
 use crate::config::form::{Amount, As, Check, Checked, Count, Form, List, Maybe, SECOND, Span};
-use crate::config::setting::Empty::{Shown, Unset};
-use crate::config::setting::Group::{Advanced, Pods as Group};
-use crate::config::setting::flag;
 
 /// Default directory of manifests of `imagelet run`.
 pub(crate) const DEFAULT_MANIFESTS: &str = "/etc/imagelet/manifests";

@@ -5,9 +5,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::flag::Group::{Advanced, Pulls as Group};
+use crate::config::flag::flag;
 use crate::config::form::{As, DAY, MOST, SECOND, Size, Span};
-use crate::config::setting::Group::{Advanced, Pulls as Group};
-use crate::config::setting::flag;
 
 /// Longest delay of a pod after failed pulls: the kubelet's.
 pub(crate) const LONGEST_BACK_OFF: Duration = Duration::from_secs(300);

@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::flag::Group::Node as Group;
+use crate::config::flag::flag;
 use crate::config::form::{As, Maybe, Text};
-use crate::config::setting::Group::Node as Group;
-use crate::config::setting::flag;
 
 /// The status page of an agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,9 +3,9 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::config::flag::Group::Logging as Group;
+use crate::config::flag::flag;
 use crate::config::form::{As, Count, Form, Maybe};
-use crate::config::setting::Group::Logging as Group;
-use crate::config::setting::flag;
 
 /// Export of traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
