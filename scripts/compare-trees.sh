@@ -11,8 +11,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # One mode a line: a name, and what the pull is given. What the program does not know is skipped with a line.
 modes=(
   "default|"
-  "one-layer|--max-parallel-layers=1"
-  "eight-layers|--max-parallel-layers=8"
   "relaxed|--durability=relaxed"
   "keep-blobs|--keep-blobs=true"
   "dir|--layer-format=dir"

@@ -91,7 +91,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/cluster", 21),
     ("crates/containerd", 1),
     ("crates/cri-api", 13),
-    ("crates/image-manager", 70),
+    ("crates/image-manager", 69),
     ("crates/image-service", 29),
     ("crates/imagelet", 26),
     ("crates/kuberuntime", 94),

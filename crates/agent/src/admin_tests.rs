@@ -14,7 +14,7 @@ use super::backoff::{BackoffList, NOBODY_DECIDES, ResetCount};
 use super::*;
 use crate::api::client::{self, Method};
 use crate::api::gc::CollectRequest;
-use crate::collection::{Collection, CollectionParts};
+use crate::collection::{Collection, CollectionParts, Collects as _};
 
 /// A running admin endpoint in a directory of its own.
 struct Rig {

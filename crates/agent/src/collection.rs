@@ -2,8 +2,9 @@
 //! Answers commands and the admin endpoint in the plain data of [`crate::api::gc`], with or without a socket between them.
 //! Decides nothing about images.
 
+mod collects;
 mod logged;
-pub mod owner;
+mod remote;
 mod served;
 
 use std::collections::BTreeMap;
@@ -11,14 +12,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use cri_api::engine::ImageLayers;
-use cri_api::{ImageService, Kind, RuntimeService};
+use cri_api::{ImageService, RuntimeService};
 use image_manager::gc::{
     DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern,
     ReclaimContainers, Volumes,
 };
-use image_manager::{EventRecorder, Hold, MakeRoom as _, Room};
-use kuberuntime::container_gc::{ContainerGc, ContainerGcError, ContainerGcOptions, ContainerGcPolicy, PodStates};
+use image_manager::{EventRecorder, Hold, MakeRoom, Room};
+use kuberuntime::container_gc::{ContainerGc, ContainerGcOptions, ContainerGcPolicy, PodStates};
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +28,10 @@ use crate::api::client::AskError;
 use crate::api::gc::{
     CollectPlan, CollectReport, CollectRequest, CollectedContainers, DiskChange, DiskUsage, Leftover, MissingSpace, Pin,
 };
+use collects::chain;
+pub use collects::{CollectionError, Collects};
 pub use logged::Logged;
+pub use remote::RemoteCollection;
 use served::Board;
 pub use served::Served;
 
@@ -67,67 +72,6 @@ pub struct CollectionParts {
     pub containers: ContainerGcOptions,
     /// The pods that there should be, and the images that they need, also before there is a container of them.
     pub pods: Option<KnownPods>,
-}
-
-/// Why the process that collects did not do it, or did not answer.
-#[derive(Debug, thiserror::Error)]
-pub enum CollectionError {
-    /// The image manager failed: in a round, a plan, the status, or a change of pins.
-    #[error(transparent)]
-    Images(#[from] GcError),
-    /// The containers that could be collected were not listed.
-    #[error(transparent)]
-    Containers(#[from] ContainerGcError),
-    /// The image service did not list its images.
-    #[error("list images")]
-    ListImages(#[source] cri_api::Error),
-    /// The engine or the runtime did not list the layers of its images.
-    #[error("list layers")]
-    ListLayers(#[source] cri_api::Error),
-    /// The goal is an amount of free bytes, and the image file system cannot be measured.
-    #[error("the image file system cannot be measured")]
-    NotMeasured,
-    /// Containers are to be collected, and there is no runtime that could list them.
-    #[error("nobody runs containers here: --runtime-endpoint says where they are")]
-    NoRuntime,
-    /// Nothing is removed while it is not known which images are in use.
-    #[error(
-        "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint says who runs them"
-    )]
-    Blind(String),
-    /// The agent on the socket collects the images of a runtime, and those of the embedded store were meant.
-    #[error("the agent on {} collects the images of {images}, not those of the store", socket.display())]
-    OtherImages {
-        /// Path of the agent's socket.
-        socket: PathBuf,
-        /// Endpoint of the runtime whose images the agent collects.
-        images: String,
-    },
-    /// The node's status cannot be written as JSON.
-    #[error("write the status")]
-    Status(#[source] serde_json::Error),
-    /// The agent that collects did not answer, or refused.
-    #[error(transparent)]
-    Agent(#[from] AskError),
-}
-
-impl CollectionError {
-    /// The kind of the call that failed.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Images(GcError::Runtime { source, .. })
-            | Self::Containers(ContainerGcError::List { source, .. })
-            | Self::ListImages(source)
-            | Self::ListLayers(source) => source.kind(),
-            Self::Agent(error) => error.kind(),
-            _ => Kind::Unknown,
-        }
-    }
-}
-
-/// An error and its causes in one line.
-fn chain(error: &(dyn std::error::Error + 'static)) -> String {
-    cri_api::Error::from_source(Kind::Unknown, error).message().to_owned()
 }
 
 /// The states of pods and their images.
@@ -202,115 +146,9 @@ impl Collection {
         Served::new(service, Arc::clone(&self.pins), Arc::clone(&self.manager), collects)
     }
 
-    /// The plan of a collection; nothing is removed.
-    pub async fn plan(&self, request: &CollectRequest) -> Result<CollectPlan, CollectionError> {
-        self.sees()?;
-        let before = self.disk().await;
-        if request.until_free.is_some() && before.is_none() {
-            return Err(CollectionError::NotMeasured);
-        }
-        let goal = goal(request, before.as_ref());
-        let outline = self.manager.plan_by(goal, request.min_age()).await?;
-        let after = before.clone().map(|mut disk| {
-            disk.available_bytes = disk.available_bytes.saturating_add(outline.frees_bytes).min(disk.capacity_bytes);
-            disk.used_percent = used_percent(&disk);
-            disk
-        });
-        let mut plan = CollectPlan {
-            wanted_bytes: outline.wanted_bytes,
-            frees_bytes: outline.frees_bytes,
-            exact: outline.exact,
-            disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
-            images: outline.images,
-            missing: None,
-            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
-        };
-        let after = plan.disk.as_ref().map(|span| span.after.available_bytes);
-        let short = match (request.until_free, after) {
-            (Some(wanted), Some(available)) => wanted.saturating_sub(available),
-            _ => plan.wanted_bytes.saturating_sub(plan.frees_bytes),
-        };
-        plan.missing = MissingSpace::of(short, &plan.images);
-        Ok(plan)
-    }
-
-    /// Collects.
-    pub async fn collect(&self, request: &CollectRequest) -> Result<CollectReport, CollectionError> {
-        self.sees()?;
-        let before = self.disk().await;
-        let exact = self.layers().await.is_ok_and(|layers| layers.is_some());
-        let goal = goal(request, before.as_ref());
-        let (report, error) = self.manager.collect_by(goal, request.min_age()).await?;
-        let after = self.disk().await;
-        let not_enough = matches!(error, Some(GcError::NotEnough(_)));
-        let short = match (request.until_free, &after) {
-            (Some(wanted), Some(disk)) => wanted.saturating_sub(disk.available_bytes),
-            _ if not_enough => report.wanted_bytes.saturating_sub(report.freed_bytes),
-            _ => 0,
-        };
-        let mut done = CollectReport {
-            removed: report.removed,
-            wanted_bytes: report.wanted_bytes,
-            freed_bytes: report.freed_bytes,
-            exact,
-            pruned_records: report.pruned_records,
-            disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
-            // Missing bytes are reported as `missing` below; missing inodes are not.
-            problem: error.filter(|_| !(not_enough && short > 0)).map(|error| chain(&error)),
-            missing: None,
-            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
-        };
-        if short > 0 {
-            // Plan again for the missing bytes: the plan gives the reason why each image stays.
-            let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await?;
-            done.missing = MissingSpace::of(short, &left.images);
-        }
-        Ok(done)
-    }
-
-    /// Frees space for a pull.
-    pub async fn make_room(&self, needed: Option<u64>) -> Room {
-        match self.sees() {
-            Ok(()) => self.manager.make_room(needed).await,
-            Err(error) => Room { problem: Some(error.to_string()), ..Room::default() },
-        }
-    }
-
-    /// Keeps an image as long as it is being pulled.
-    pub fn hold(&self, image: &str) -> Option<Hold> {
-        self.manager.hold(image)
-    }
-
     /// The node's status of its images and their disk.
-    pub async fn status(&self) -> Result<NodeStatus, CollectionError> {
+    pub async fn node_status(&self) -> Result<NodeStatus, CollectionError> {
         self.manager.status().await.map_err(Into::into)
-    }
-
-    /// Returns the leftovers of containers: of a dry run those to remove and those to keep, otherwise the removed ones.
-    pub async fn containers(&self, dry_run: bool) -> Result<CollectedContainers, CollectionError> {
-        self.sees()?;
-        let containers = self.containers.as_ref().ok_or(CollectionError::NoRuntime)?;
-        if dry_run {
-            let plan = containers.plan().await?;
-            let items = plan.rows().map(|(kind, row)| Leftover::new(kind, row)).collect();
-            return Ok(CollectedContainers { items, problems: Vec::new() });
-        }
-        let report = containers.collect().await;
-        let parts = [
-            ("container", &report.containers),
-            ("sandbox", &report.sandboxes),
-            ("logs", &report.log_directories),
-            ("link", &report.log_links),
-        ];
-        let items = parts.into_iter().flat_map(|(kind, rows)| rows.iter().map(move |row| Leftover::new(kind, row)));
-        Ok(CollectedContainers { items: items.collect(), problems: report.errors.iter().map(|e| chain(e)).collect() })
-    }
-
-    /// The names of the images by id.
-    pub async fn names(&self) -> Result<BTreeMap<String, Vec<String>>, CollectionError> {
-        let images = self.service.list_images(None).await.map_err(CollectionError::ListImages)?;
-        let names = |image: cri_api::Image| image.repo_tags.into_iter().chain(image.repo_digests).collect();
-        Ok(images.into_iter().map(|image| (image.id.clone(), names(image))).collect())
     }
 
     /// The images, each with whether it is pinned.
@@ -335,49 +173,6 @@ impl Collection {
     pub fn thresholds(&self) -> (i32, i32) {
         let policy = self.manager.options().policy;
         (policy.high_threshold_percent, policy.low_threshold_percent)
-    }
-
-    /// The pins, with what each holds.
-    pub async fn pins(&self) -> Result<Vec<Pin>, CollectionError> {
-        let pins = self.manager.pins().await?;
-        Ok(pins.into_iter().map(|(pattern, images)| Pin::new(&pattern, &images)).collect())
-    }
-
-    /// Pins; answers the pins that this is about, each with whether it is new.
-    pub async fn pin(&self, patterns: &[Pattern]) -> Result<Vec<Pin>, CollectionError> {
-        let mut changed = Vec::new();
-        for pattern in patterns {
-            if self.manager.pin(pattern.as_str()).await? {
-                changed.push(pattern.clone());
-            }
-        }
-        self.read_pins().await?;
-        let pins = self.pins().await?.into_iter();
-        let asked = pins.filter(|pin| patterns.iter().any(|pattern| pattern.as_str() == pin.pattern));
-        Ok(asked.map(|pin| Pin { changed: changed.iter().any(|new| new.as_str() == pin.pattern), ..pin }).collect())
-    }
-
-    /// Takes pins away; answers those, each with whether it was there.
-    pub async fn unpin(&self, patterns: &[Pattern]) -> Result<Vec<Pin>, CollectionError> {
-        let pins = self.pins().await?;
-        let mut answers = Vec::with_capacity(patterns.len());
-        for pattern in patterns {
-            let changed = self.manager.unpin(pattern.as_str()).await?;
-            let known = pins.iter().find(|pin| pin.pattern == pattern.as_str());
-            let pin = known.cloned().unwrap_or_else(|| Pin::new(pattern, &[]));
-            answers.push(Pin { changed, ..pin });
-        }
-        self.read_pins().await?;
-        Ok(answers)
-    }
-
-    /// Selects this image last for a while, because it was pulled ahead of its use.
-    pub async fn protect(&self, id: &str) -> Result<(), CollectionError> {
-        let protects = self.manager.options().protect_pre_pulled;
-        if protects.is_zero() {
-            return Ok(());
-        }
-        self.manager.protect(id, "", protects).await.map_err(Into::into)
     }
 
     /// Adopts the rules of other options from the next round on, which starts at once.
@@ -417,6 +212,155 @@ impl Collection {
             inodes_free: space.inodes_free,
             inodes_used_percent: space.inodes_used_percent(),
         })
+    }
+}
+
+#[async_trait]
+impl Collects for Collection {
+    async fn plan(&self, request: &CollectRequest) -> Result<CollectPlan, CollectionError> {
+        self.sees()?;
+        let before = self.disk().await;
+        if request.until_free.is_some() && before.is_none() {
+            return Err(CollectionError::NotMeasured);
+        }
+        let goal = goal(request, before.as_ref());
+        let outline = self.manager.plan_by(goal, request.min_age()).await?;
+        let after = before.clone().map(|mut disk| {
+            disk.available_bytes = disk.available_bytes.saturating_add(outline.frees_bytes).min(disk.capacity_bytes);
+            disk.used_percent = used_percent(&disk);
+            disk
+        });
+        let mut plan = CollectPlan {
+            wanted_bytes: outline.wanted_bytes,
+            frees_bytes: outline.frees_bytes,
+            exact: outline.exact,
+            disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
+            images: outline.images,
+            missing: None,
+            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
+        };
+        let after = plan.disk.as_ref().map(|span| span.after.available_bytes);
+        let short = match (request.until_free, after) {
+            (Some(wanted), Some(available)) => wanted.saturating_sub(available),
+            _ => plan.wanted_bytes.saturating_sub(plan.frees_bytes),
+        };
+        plan.missing = MissingSpace::of(short, &plan.images);
+        Ok(plan)
+    }
+
+    async fn collect(&self, request: &CollectRequest) -> Result<CollectReport, CollectionError> {
+        self.sees()?;
+        let before = self.disk().await;
+        let exact = self.layers().await.is_ok_and(|layers| layers.is_some());
+        let goal = goal(request, before.as_ref());
+        let (report, error) = self.manager.collect_by(goal, request.min_age()).await?;
+        let after = self.disk().await;
+        let not_enough = matches!(error, Some(GcError::NotEnough(_)));
+        let short = match (request.until_free, &after) {
+            (Some(wanted), Some(disk)) => wanted.saturating_sub(disk.available_bytes),
+            _ if not_enough => report.wanted_bytes.saturating_sub(report.freed_bytes),
+            _ => 0,
+        };
+        let mut done = CollectReport {
+            removed: report.removed,
+            wanted_bytes: report.wanted_bytes,
+            freed_bytes: report.freed_bytes,
+            exact,
+            pruned_records: report.pruned_records,
+            disk: before.zip(after).map(|(before, after)| DiskChange { before, after }),
+            // Missing bytes are reported as `missing` below; missing inodes are not.
+            problem: error.filter(|_| !(not_enough && short > 0)).map(|error| chain(&error)),
+            missing: None,
+            high_threshold_percent: self.manager.options().policy.high_threshold_percent,
+        };
+        if short > 0 {
+            // Plan again for the missing bytes: the plan gives the reason why each image stays.
+            let left = self.manager.plan_by(Some(Goal::Free(short)), request.min_age()).await?;
+            done.missing = MissingSpace::of(short, &left.images);
+        }
+        Ok(done)
+    }
+
+    async fn containers(&self, dry_run: bool) -> Result<CollectedContainers, CollectionError> {
+        self.sees()?;
+        let containers = self.containers.as_ref().ok_or(CollectionError::NoRuntime)?;
+        if dry_run {
+            let plan = containers.plan().await?;
+            let items = plan.rows().map(|(kind, row)| Leftover::new(kind, row)).collect();
+            return Ok(CollectedContainers { items, problems: Vec::new() });
+        }
+        let report = containers.collect().await;
+        let parts = [
+            ("container", &report.containers),
+            ("sandbox", &report.sandboxes),
+            ("logs", &report.log_directories),
+            ("link", &report.log_links),
+        ];
+        let items = parts.into_iter().flat_map(|(kind, rows)| rows.iter().map(move |row| Leftover::new(kind, row)));
+        Ok(CollectedContainers { items: items.collect(), problems: report.errors.iter().map(|e| chain(e)).collect() })
+    }
+
+    async fn names(&self) -> Result<BTreeMap<String, Vec<String>>, CollectionError> {
+        let images = self.service.list_images(None).await.map_err(CollectionError::ListImages)?;
+        let names = |image: cri_api::Image| image.repo_tags.into_iter().chain(image.repo_digests).collect();
+        Ok(images.into_iter().map(|image| (image.id.clone(), names(image))).collect())
+    }
+
+    async fn pins(&self) -> Result<Vec<Pin>, CollectionError> {
+        let pins = self.manager.pins().await?;
+        Ok(pins.into_iter().map(|(pattern, images)| Pin::new(&pattern, &images)).collect())
+    }
+
+    async fn pin(&self, patterns: &[Pattern]) -> Result<Vec<Pin>, CollectionError> {
+        let mut changed = Vec::new();
+        for pattern in patterns {
+            if self.manager.pin(pattern.as_str()).await? {
+                changed.push(pattern.clone());
+            }
+        }
+        self.read_pins().await?;
+        let pins = self.pins().await?.into_iter();
+        let asked = pins.filter(|pin| patterns.iter().any(|pattern| pattern.as_str() == pin.pattern));
+        Ok(asked.map(|pin| Pin { changed: changed.iter().any(|new| new.as_str() == pin.pattern), ..pin }).collect())
+    }
+
+    async fn unpin(&self, patterns: &[Pattern]) -> Result<Vec<Pin>, CollectionError> {
+        let pins = self.pins().await?;
+        let mut answers = Vec::with_capacity(patterns.len());
+        for pattern in patterns {
+            let changed = self.manager.unpin(pattern.as_str()).await?;
+            let known = pins.iter().find(|pin| pin.pattern == pattern.as_str());
+            let pin = known.cloned().unwrap_or_else(|| Pin::new(pattern, &[]));
+            answers.push(Pin { changed, ..pin });
+        }
+        self.read_pins().await?;
+        Ok(answers)
+    }
+
+    async fn protect(&self, id: &str) -> Result<(), CollectionError> {
+        let protects = self.manager.options().protect_pre_pulled;
+        if protects.is_zero() {
+            return Ok(());
+        }
+        self.manager.protect(id, "", protects).await.map_err(Into::into)
+    }
+
+    async fn status(&self) -> Result<serde_json::Value, CollectionError> {
+        serde_json::to_value(self.node_status().await?).map_err(CollectionError::Status)
+    }
+}
+
+#[async_trait]
+impl MakeRoom for Collection {
+    async fn make_room(&self, needed: Option<u64>) -> Room {
+        match self.sees() {
+            Ok(()) => self.manager.make_room(needed).await,
+            Err(error) => Room { problem: Some(error.to_string()), ..Room::default() },
+        }
+    }
+
+    fn hold(&self, image: &str) -> Option<Hold> {
+        self.manager.hold(image)
     }
 }
 

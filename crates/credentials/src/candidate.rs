@@ -48,8 +48,6 @@ pub enum NodeSource {
     Helper(String),
     /// An exec credential provider.
     Provider(String),
-    /// Nothing: the pull that is tried without a credential after all others have failed.
-    Anonymous,
 }
 
 /// Origin of the coordinates of a Secret or a service account. Namespace, name and uid prove nothing by themselves: they are
@@ -113,7 +111,6 @@ impl fmt::Display for NodeSource {
             Self::File(path) => write!(f, "file {}", path.display()),
             Self::Helper(name) => write!(f, "credential helper docker-credential-{name}"),
             Self::Provider(name) => write!(f, "credential provider {name}"),
-            Self::Anonymous => f.write_str("no credential"),
         }
     }
 }

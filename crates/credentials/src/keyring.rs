@@ -39,9 +39,6 @@ pub struct KeyringOptions {
     pub helpers: HelperOptions,
     /// The credential providers, where there are any.
     pub providers: Option<Providers>,
-    /// True if an anonymous pull is tried after all credentials have failed, so that a wrong credential does not keep a
-    /// public image away.
-    pub anonymous_fallback: bool,
     /// Returns the current time.
     pub clock: Clock,
 }
@@ -55,7 +52,6 @@ impl Default for KeyringOptions {
             node_cache: Duration::from_secs(300),
             helpers: HelperOptions::default(),
             providers: None,
-            anonymous_fallback: false,
             clock: Arc::new(Instant::now),
         }
     }
@@ -164,7 +160,7 @@ impl Keyring {
         }
         found.notes.extend(node.notes.iter().cloned());
         self.add_provided(repository, provided, &mut found);
-        self.finish(&mut found);
+        remove_duplicates(&mut found.candidates);
         Ok(found)
     }
 
@@ -202,7 +198,7 @@ impl Keyring {
             self.add_provided(repository, known, &mut found);
             would_ask.extend(names.into_iter().map(|name| NodeSource::Provider(name).to_string()));
         }
-        self.finish(&mut found);
+        remove_duplicates(&mut found.candidates);
         Ok(Preview { candidates: found.candidates, would_ask, notes: found.notes })
     }
 
@@ -283,15 +279,6 @@ impl Keyring {
             }
         }
         found.candidates.extend(index.lookup(repository).into_iter().cloned());
-    }
-
-    fn finish(&self, found: &mut Candidates) {
-        remove_duplicates(&mut found.candidates);
-        if self.options.anonymous_fallback && found.candidates.last().is_some_and(|last| !last.auth.is_anonymous()) {
-            let auth = RegistryAuth::default();
-            let hash = credential_hash(&auth);
-            found.candidates.push(Candidate { auth, hash, source: Source::Node(NodeSource::Anonymous) });
-        }
     }
 
     /// Asks the helper that a file names for the image's registry, once for all concurrent callers.

@@ -205,22 +205,20 @@ async fn the_secrets_of_a_pod_are_one_index() {
 }
 
 #[tokio::test]
-async fn equal_credentials_are_tried_once_and_anonymous_last() {
+async fn equal_credentials_are_tried_once() {
     let dir = tempfile::tempdir().expect("a directory");
     let node =
         r#"{"auths": {"reg.io": {"username": "u", "password": "p"}, "*.io": {"username": "n", "password": "p"}}}"#;
     fs::write(dir.path().join("config.json"), node).expect("written");
     let node_files = NodeFiles { search: vec![dir.path().to_owned()], ..NodeFiles::default() };
-    let keyring = Keyring::new(KeyringOptions { node_files, anonymous_fallback: true, ..KeyringOptions::default() });
+    let keyring = Keyring::new(KeyringOptions { node_files, ..KeyringOptions::default() });
     let same = r#"{"reg.io": {"username": "u", "password": "p", "email": "e"}, "reg.io/a": {"auth": "dTpw"}}"#;
     let pod = pod([cfg("x", same), cfg("y", same)]);
     let found = keyring.candidates("reg.io/a", &pod).await.expect("is right");
     let got = shown(&found.candidates);
     assert_eq!((got[0].0.as_str(), got[0].2.as_str()), ("u", "secret shop/x"));
     assert_eq!(got[1].0, "n");
-    assert_eq!((got[2].0.as_str(), got[2].2.as_str(), got.len()), ("", "no credential", 3));
-    assert!(found.candidates[2].auth.is_anonymous());
-    assert_eq!(found.candidates[2].source, Source::Node(NodeSource::Anonymous));
+    assert_eq!(got.len(), 2, "no attempt without a credential follows");
     assert!(keyring.candidates("elsewhere.dev/a", &pod).await.expect("is right").candidates.is_empty());
 }
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use allocation_counter::measure;
 use cri_api::{Container, ContainerMetadata, Image};
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use imagelet_image_manager::gc::{AlwaysUsed, Goal, Inventory, Item, Order, Rules, UsageHistory, detect, key, select};
+use imagelet_image_manager::gc::{AlwaysUsed, Goal, Inventory, Item, Rules, UsageHistory, detect, key, select};
 use jiff::Timestamp;
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
@@ -142,12 +142,7 @@ fn selecting(c: &mut Criterion) {
         }
         let layers: Vec<Vec<u32>> = (0..count).map(layers_of).collect();
         let sizes: Vec<u64> = (0..count * 6).map(|layer| mix(layer) % 200_000_000).collect();
-        let rules = |order| Rules {
-            min_age: Duration::from_secs(120),
-            protect_unused: Duration::ZERO,
-            minimum_copies: 0,
-            order,
-        };
+        let rules = Rules { min_age: Duration::from_secs(120), protect_unused: Duration::ZERO };
         let inventory = |known: bool| {
             let item = |number: usize| {
                 let image = &images[number];
@@ -162,18 +157,14 @@ fn selecting(c: &mut Criterion) {
                     weight: 1.0,
                     own_bytes: if known { 5000 } else { image.size },
                     layers: if known { &layers[number] } else { &[] },
-                    repository: "",
                 }
             };
             Inventory { items: (0..count).map(item).collect(), layers: if known { &sizes } else { &[] } }
         };
-        for (name, order, known) in [
-            ("as the kubelet", Order::LeastRecentlyUsed, false),
-            ("with least harm, layers known", Order::LeastHarm, true),
-        ] {
-            let all = select(&inventory(known), &rules(order), Goal::AllUnused, at(NOW + 1000)).frees;
+        for (name, known) in [("layers not known", false), ("layers known", true)] {
+            let all = select(&inventory(known), &rules, Goal::AllUnused, at(NOW + 1000)).frees;
             let half = || {
-                black_box(select(black_box(&inventory(known)), &rules(order), Goal::Free(all / 2), at(NOW + 1000)));
+                black_box(select(black_box(&inventory(known)), &rules, Goal::Free(all / 2), at(NOW + 1000)));
             };
             report(&format!("select half of {count} images {name}"), half);
             group.throughput(Throughput::Elements(count as u64));

@@ -133,9 +133,6 @@ pub struct EngineOptions {
     /// How a pull may use content that was fetched from other repositories: by default if its own registry confirms,
     /// for its own credential, that it has the same content.
     pub shared_content: SharedContent,
-    /// Refuses a pull of which the compressed layers alone do not fit on the disk before it fetches them.
-    /// Only to be switched off where a layer takes less space than its blob, as on a file system that compresses well.
-    pub check_disk_space: bool,
     /// Keeps the compressed layers next to their files, as they were fetched: an export then has exactly the manifest
     /// that was pulled, and a layer whose files are damaged is unpacked again without a fetch. This takes about a third
     /// more disk. Blobs that were kept before the option was switched off stay with their images.
@@ -193,7 +190,6 @@ impl Default for EngineOptions {
             runtime_handlers: Vec::new(),
             trust_present_digests: false,
             shared_content: SharedContent::default(),
-            check_disk_space: true,
             keep_blobs: false,
             resume: Resume::Auto,
             signature_policy: None,
@@ -236,7 +232,6 @@ impl fmt::Debug for EngineOptions {
             .field("runtime_handlers", &self.runtime_handlers)
             .field("trust_present_digests", &self.trust_present_digests)
             .field("shared_content", &self.shared_content)
-            .field("check_disk_space", &self.check_disk_space)
             .field("keep_blobs", &self.keep_blobs)
             .field("resume", &self.resume)
             .field("signature_policy", &self.signature_policy)

@@ -6,8 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::admin::{Admin, Configuration, NoEngine};
-use agent::collection::owner::Owner;
-use agent::collection::{Collection, CollectionParts};
+use agent::collection::{Collection, CollectionParts, Collects};
 use agent::node::events::DebugRecorder;
 use base::lock::{Mutex, RwLock};
 use cluster::tokens::TokenManager;
@@ -62,7 +61,10 @@ pub(crate) struct App {
     access: Access,
     images: OnceCell<Images>,
     managed: OnceCell<Managed>,
-    owner: OnceCell<Arc<Owner>>,
+    /// The garbage collection that serves the commands of this process.
+    collector: OnceCell<Arc<dyn Collects>>,
+    /// The same, if it is this process.
+    collection: OnceCell<Arc<Collection>>,
     records: OnceCell<(Arc<Metrics>, PullRecords)>,
     /// Tokens of an API server's service accounts.
     tokens: OnceCell<Arc<TokenManager>>,
@@ -108,7 +110,8 @@ impl App {
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
-            owner: OnceCell::new(),
+            collector: OnceCell::new(),
+            collection: OnceCell::new(),
             records: OnceCell::new(),
             tokens: OnceCell::new(),
         }
@@ -260,15 +263,21 @@ impl App {
         self.managed.get()
     }
 
-    /// Returns the process that collects the images: this one, or the agent that holds the root or the state of its collection.
-    pub(crate) async fn owner(&self) -> Outcome<&Arc<Owner>> {
-        self.owner.get_or_try_init(async || self.find_owner().await.map(Arc::new)).await
+    /// Returns the collection of the images: that of this process, or that of the agent that holds the root or the state of its collection.
+    pub(crate) async fn collector(&self) -> Outcome<&Arc<dyn Collects>> {
+        self.collector.get_or_try_init(async || self.find_collector().await).await
+    }
+
+    /// Returns the collection, if it is that of this process.
+    pub(crate) async fn own_collection(&self) -> Option<Arc<Collection>> {
+        self.collector().await.ok()?;
+        self.collection.get().cloned()
     }
 
     /// Returns the service that frees space for a pull on a full disk; `None` if no process can collect.
     pub(crate) async fn room(&self) -> Option<Arc<dyn MakeRoom>> {
-        match self.owner().await {
-            Ok(owner) => Some(Arc::clone(owner) as Arc<dyn MakeRoom>),
+        match self.collector().await {
+            Ok(collector) => Some(Arc::clone(collector) as Arc<dyn MakeRoom>),
             Err(failure) => {
                 tracing::debug!(error = failure.lines().join("; "), "no process can free space for pulls");
                 None
@@ -287,15 +296,16 @@ impl App {
         self.records.get_or_try_init(|| manager::records(&self.config)).await
     }
 
-    async fn find_owner(&self) -> Outcome<Owner> {
+    async fn find_collector(&self) -> Outcome<Arc<dyn Collects>> {
         let socket = admin_socket(&self.config);
         let images = self.images().await?;
         if let Some(agent) = images.collector(&socket).await {
-            return Ok(agent);
+            return Ok(Arc::new(agent));
         }
         let records = if images.absent_root().is_some() { None } else { self.records_to_prune().await };
         let collection = self.open_collection(images, images.service(), None, Arc::new(DebugRecorder), records).await?;
-        Ok(Owner::Here(Arc::new(collection)))
+        let collection = Arc::new(collection);
+        Ok(Arc::clone(self.collection.get_or_init(async || collection).await) as Arc<dyn Collects>)
     }
 
     /// Opens the collection of `images`, through `service`, which counts its calls in `operations`.
@@ -315,8 +325,10 @@ impl App {
 
     /// Makes this process the collector, with this collection, for processes that report more than a command does.
     pub(crate) fn collects(&self, collection: Arc<Collection>) {
-        if self.owner.set(Arc::new(Owner::Here(collection))).is_err() {
-            tracing::debug!("a garbage collection owner is already set");
+        if self.collector.set(Arc::clone(&collection) as Arc<dyn Collects>).is_err()
+            || self.collection.set(collection).is_err()
+        {
+            tracing::debug!("a collection is already set");
         }
     }
 
@@ -348,18 +360,15 @@ impl App {
             (None, Some(endpoint)) => endpoint.clone(),
             (None, None) => return Ok(None),
         };
-        connect_pod_runtime(&endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
+        connect_pod_runtime(&self.config, &endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
     }
 
     /// Protects images that were pulled ahead of their use from collection for a while. The pull has succeeded already, so a protection
     /// that cannot be recorded is only logged.
     pub(crate) async fn protect(&self, ids: impl IntoIterator<Item = &str>) {
-        if self.config.gc.protect.is_zero() {
-            return;
-        }
         for id in ids {
-            let protected = match self.owner().await {
-                Ok(owner) => owner.protect(id).await.map_err(Failure::from),
+            let protected = match self.collector().await {
+                Ok(collector) => collector.protect(id).await.map_err(Failure::from),
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = protected {

@@ -3,14 +3,14 @@
 //! Reads files; acts on nothing. Called by `main` before anything else is opened.
 
 mod check;
-mod declare;
 mod document;
 mod error;
 pub(crate) mod eviction;
 mod files;
+mod flag;
 pub(crate) mod flags;
+mod form;
 pub(crate) mod keep;
-mod kind;
 mod kubelet;
 mod model;
 pub(crate) mod names;
@@ -18,9 +18,10 @@ pub(crate) mod reference;
 pub(crate) mod reload;
 pub(crate) mod removed;
 pub(crate) mod schema;
+pub(crate) mod setting;
 pub(crate) mod settings;
 pub(crate) mod show;
-pub(crate) mod table;
+mod spelling;
 pub(crate) mod value;
 
 use std::path::PathBuf;
@@ -32,8 +33,8 @@ pub(crate) use files::{API_VERSION, KIND, NamedFiles};
 pub(crate) use kubelet::migrate;
 use manifest::yaml::{Node, Value};
 pub(crate) use model::{Config, LogFormat};
+use setting::{Given, Setting, of_field};
 pub(crate) use store::Durability;
-use table::{Given, Setting, of_field};
 use value::Raw;
 
 /// The setting that names a kubelet's file.
@@ -110,11 +111,11 @@ fn kubelet_file(own: &[Document], given: &[(&'static Setting, Origin, String)]) 
     let is_it = |setting: &Setting| setting.field == KUBELET_CONFIG;
     let last = given.iter().rev().find(|(setting, ..)| is_it(setting));
     if let Some((_, _, text)) = last {
-        return Raw::Text(text).path().ok();
+        return Raw::Text(text).path();
     }
     own.iter().rev().find_map(|document| {
         let (_, node) = document.fields().find(|(key, _)| *key == KUBELET_CONFIG)?;
-        Raw::Node { value: &node.value, base: &document.base() }.path().ok()
+        Raw::Node { value: &node.value, base: &document.base() }.path()
     })
 }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use image_service::Reach;
 
 use crate::args::{Cli, Command};
-use crate::config::table::Given;
+use crate::config::setting::Given;
 use crate::config::{Config, ConfigError, NamedFiles, Origin};
 use crate::endpoint;
 use crate::environment::Environment;
@@ -47,7 +47,7 @@ impl ConfigSource {
             config.pods.manifests = Some(path.clone());
             config.origins.insert("staticPodPath", Origin::Flag("manifests"));
         }
-        config.engine.reach = self.reach;
+        config.reach = self.reach;
         Ok(config)
     }
 }

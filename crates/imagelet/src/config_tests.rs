@@ -3,13 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
-use image_service::{Resume, SharedContent};
 use store::LayerFormat;
 use tracing_subscriber::filter::LevelFilter;
 
+use super::setting::{SETTINGS, Setting};
 use super::settings::access::Credentials;
 use super::settings::pulls::{BackOff, Pulls};
-use super::table::{SETTINGS, Setting};
 use super::*;
 use crate::exit::{Code, Failure};
 
@@ -35,7 +34,7 @@ fn setting(field: &str) -> &'static Setting {
 
 #[test]
 fn the_kubelet_validates_in_these_words() {
-    let cases: [(&str, &[&str]); 25] = [
+    let cases: [(&str, &[&str]); 23] = [
         ("registryPullQPS: -1\n", &["registryPullQPS (--registry-qps) -1 must not be a negative number (c.yaml:3)"]),
         ("registryBurst: -1\n", &["registryBurst (--registry-burst) -1 must not be a negative number (c.yaml:3)"]),
         ("maxPods: -1\n", &["maxPods (--max-pods) -1 must not be a negative number (c.yaml:3)"]),
@@ -67,10 +66,6 @@ fn the_kubelet_validates_in_these_words() {
                 "invalid image pattern in `preloadedImagesVerificationAllowlist`: neither tag nor digest is accepted in an \
                image reference: a.example/x:1 (c.yaml:4)",
             ],
-        ),
-        (
-            "imagePullBackOff: {initial: 10m}\n",
-            &["imagePullBackOff.initial 10m must not be longer than imagePullBackOff.max 5m (c.yaml:3)"],
         ),
         (
             "imageCredentialProviderConfig: /p\n",
@@ -122,10 +117,6 @@ fn the_kubelet_validates_in_these_words() {
         ),
         ("imageMaximumGCAge: 1m\n", &["imageMaximumGCAge 1m0s must be greater than imageMinimumGCAge 2m0s (c.yaml:3)"]),
         (
-            "nodeStatusMaxImages: -2\n",
-            &["nodeStatusMaxImages (--node-status-max-images) -2 must be -1 or greater (c.yaml:3)"],
-        ),
-        (
             "evictionHard: {imagefs.free: 1Gi, nodefs.available: 101%, memory.available: 1Gi}\n",
             &[
                 "unsupported eviction signal imagefs.free (c.yaml:3)",
@@ -170,33 +161,33 @@ fn the_kubelet_validates_in_these_words() {
 fn every_field_is_taken() {
     let text = format!(
         "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\npullEngine: embedded\n\
-         containerRuntimeEndpoint: unix:///run/y.sock\n\
-         staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\nstaticPodURLHeader: {{X-Node: edge}}\n\
+         containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
+         staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\n\
          documentsDirectory: /documents\nnodeName: edge-1\n\
          nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
          kubeconfig: /k\nbootstrapKubeconfig: /b\nnodeLabels: [rack=7]\nregisterWithTaints: [a=b:NoExecute]\nproviderID: lab://1\nport: 7\nclientCAFile: /ca\n\
          podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
-         containerLogMaxFiles: 3\ncontainerLogMonitorInterval: 5s\n\
+         containerLogMaxFiles: 3\n\
          registryConfigPaths: [/a, /b]\n\
          allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nlisten: unix:///l.sock\nadminSocket: /run/a.sock\nadminGroup: wheel\nadminOthersRead: true\nmetricsAddress: 127.0.0.1:9\n\
-         statusAddress: '[::]:10260'\nstatusTokenFile: /token\nstatusClientCAFile: /readers\nstatusTLSCertFile: /cert\nstatusTLSPrivateKeyFile: /key\n\
+         statusAddress: '[::]:10260'\nstatusTokenFile: /token\n\
          tracing: {{endpoint: 'localhost:4317', samplingRatePerMillion: 5}}\n\
-         serializeImagePulls: false\nmaxParallelImagePulls: 4\nmaxParallelImagePullsPerRegistry: 2\nregistryPullQPS: 7\n\
+         serializeImagePulls: false\nmaxParallelImagePulls: 4\nregistryPullQPS: 7\n\
          registryBurst: 8\n\
          imagePullProgressDeadline: 3s\nmaxPullBandwidth: 10Mi\n\
-         imagePullBackOff: {{initial: 1s, max: 2s}}\n\
+         imagePullBackOff: {{initial: 1s}}\n\
          imagePullCredentialsVerificationPolicy: NeverVerifyAllowlistedImages\n\
          preloadedImagesVerificationAllowlist: [a.example/x, b.example/*]\n\
          imageCredentialProviderConfig: p.yaml\nimageCredentialProviderBinDir: /bin\n\
-         credentials: {{dockerConfigPaths: [/c, d], providerTimeout: 6s}}\n\
-         secretsDirectory: /s\nserviceAccountTokenDirectory: /t\n\
+         credentials: {{dockerConfigPaths: [/c, d]}}\n\
+         secretsDirectory: /s\n\
          imageGCHighThresholdPercent: 70\nimageGCLowThresholdPercent: 60\nimageMinimumGCAge: 3m\nimageMaximumGCAge: 24h\n\
          imageGC: {{enabled: true, keep: [a.example/*, 'b.example/x;weight=2'],\n  \
-         protectPrePulled: 2h, sandboxImage: pause}}\n\
-         nodeStatusMaxImages: -1\nevictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
-         mergeDefaultEvictionSettings: true\nevictionPressureTransitionPeriod: 1m\n\
-         containerGC: {{maximumPerContainer: 3}}\npodLogsDir: /logs\nmaxParallelLayers: 7\npullMemory: 16Mi\n\
-         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nsharedContent: open\nresumeTransfers: always\nlayerFormat: dir\n\
+         sandboxImage: pause}}\n\
+         evictionHard: {{imagefs.available: 1Gi, memory.available: 100Mi}}\n\
+         evictionPressureTransitionPeriod: 1m\n\
+         podLogsDir: /logs\npullMemory: 16Mi\n\
+         platform: linux/arm64\nsignaturePolicy: /policy.json\ndurability: relaxed\nkeepBlobs: true\nlayerFormat: dir\n\
          logging:\n  format: json\n  level: debug\n"
     );
     let config = load(&text, Vec::new()).expect("taken");
@@ -211,6 +202,7 @@ fn every_field_is_taken() {
         "a value that is not the default arrives"
     );
     assert_eq!(config.root, Path::new("/srv/images"));
+    assert_eq!(config.runtime_request_timeout, Duration::from_secs(90));
     assert_eq!(config.registry_config_paths, [Path::new("/a"), Path::new("/b")]);
     let targets: Vec<String> = config.allowed_registry_targets.iter().map(ToString::to_string).collect();
     assert_eq!(targets, ["10.0.0.0/8", "http://storage.example:9000"]);
@@ -220,12 +212,11 @@ fn every_field_is_taken() {
         max_parallel: Some(4),
         qps: Some(7),
         burst: Some(8),
-        per_registry: Some(2),
         progress_deadline: second(3),
         bandwidth: 10 << 20,
     };
     assert_eq!(config.pulls, pulls);
-    let back_off = BackOff { initial: second(1), max: second(2) };
+    let back_off = BackOff { initial: second(1) };
     assert_eq!(config.back_off, back_off);
     assert_eq!(config.verification.allowlist, ["a.example/x", "b.example/*"]);
     let Credentials { docker_config_paths, provider_config, .. } = &config.credentials;
@@ -234,12 +225,11 @@ fn every_field_is_taken() {
         provider_config.as_ref().is_some_and(|p| p.is_absolute() && p.ends_with("p.yaml")),
         "from the file's place"
     );
-    let engine = &config.engine;
-    assert_eq!((engine.max_parallel_layers, engine.store.durability), (7, Durability::Relaxed));
-    assert!(engine.check_disk_space && engine.ranges.per_blob > 1);
+    let engine = config.engine.options();
+    assert_eq!((engine.max_parallel_layers, engine.store.durability), (4, Durability::Relaxed));
+    assert!(engine.ranges.per_blob > 1);
     assert_eq!(engine.memory, 16 << 20);
     assert_eq!((engine.keep_blobs, engine.store.layer_format), (true, LayerFormat::Dir));
-    assert_eq!((engine.resume, engine.shared_content), (Resume::Always, SharedContent::Open));
     assert_eq!((config.log_format, config.log_level), (LogFormat::Json, LevelFilter::DEBUG));
     assert_eq!(engine.platform.to_string(), "linux/arm64");
     assert_eq!(engine.signature_policy.as_deref(), Some(Path::new("/policy.json")));
@@ -253,35 +243,55 @@ fn every_field_is_taken() {
             .replace("LINE", &config.origins["evictionHard"].to_string())]
     );
     let shown = setting("evictionHard").shown(&config);
-    assert_eq!(
-        shown,
-        "imagefs.available<1Gi,memory.available<100Mi,imagefs.inodesFree<5%,nodefs.available<10%,nodefs.inodesFree<5%"
-    );
+    assert_eq!(shown, "imagefs.available<1Gi,memory.available<100Mi");
     let given = vec![(setting("evictionHard"), Origin::Flag("eviction-hard"), shown.clone())];
     assert_eq!(setting("evictionHard").shown(&load(HEAD, given).expect("as it was shown")), shown);
 }
 
 #[test]
 fn the_later_word_counts() {
-    let text = format!("{HEAD}root: /from-file\ndurability: relaxed\nmaxParallelLayers: 3\n");
+    let text = format!("{HEAD}root: /from-file\ndurability: relaxed\npullMemory: 64Mi\n");
     let given = vec![
         (setting("root"), Origin::Flag("root"), "/from-flag".to_owned()),
         (setting("durability"), Origin::Variable("IMAGELET_DURABILITY"), "full".to_owned()),
     ];
     let config = load(&text, given).expect("taken");
-    assert_eq!((config.root.to_str(), config.engine.store.durability), (Some("/from-flag"), Durability::Full));
-    assert_eq!(config.engine.max_parallel_layers, 3);
+    assert_eq!((config.root.to_str(), config.engine.durability), (Some("/from-flag"), Durability::Full));
+    assert_eq!(config.engine.memory, 64 << 20);
     assert_eq!(config.origins["root"].to_string(), "--root");
     assert_eq!(config.origins["durability"].to_string(), "IMAGELET_DURABILITY");
-    assert!(config.origins["maxParallelLayers"].to_string().ends_with(":5"));
+    assert!(config.origins["pullMemory"].to_string().ends_with(":5"));
 }
 
 #[test]
 fn what_is_refused() {
     let cases = [
         (
-            "maxParallelLayers: 0\n",
-            "c.yaml:3: maxParallelLayers: 0 is not allowed, must be a whole number from 1 to 256",
+            "containerLogMaxFiles: 1\n",
+            "c.yaml:3: containerLogMaxFiles: 1 is not allowed, must be a whole number from 2 to 1000",
+        ),
+        ("maxPods: 1.5\n", "c.yaml:3: maxPods: 1.5 is not allowed, must be a whole number"),
+        (
+            "pullMemory: 1Ki\n",
+            "c.yaml:3: pullMemory: \"1Ki\" is not allowed, must be a number of bytes such as 64Gi, from 4Mi to 1Ti",
+        ),
+        (
+            "containerLogMaxSize: 1Pi\n",
+            "c.yaml:3: containerLogMaxSize: \"1Pi\" is not allowed, must be a number of bytes such as 10Mi, from 4Ki to 1Ti",
+        ),
+        (
+            "imageMinimumGCAge: 1000h 1m\n",
+            "c.yaml:3: imageMinimumGCAge: \"1000h 1m\" is not allowed, must be a duration such as 90s or 2m30s, up to 8784h",
+        ),
+        (
+            "metricsAddress: localhost\n",
+            "c.yaml:3: metricsAddress: \"localhost\" is not allowed, must be an address and port such as 127.0.0.1:9095 (invalid \
+             socket address syntax)",
+        ),
+        (
+            "platform: linux\n",
+            "c.yaml:3: platform: \"linux\" is not allowed, must be a platform such as linux/arm64 (invalid platform \
+             \"linux\": want os/architecture[/variant], for example linux/arm64)",
         ),
         ("durability: fast\n", "c.yaml:3: durability: \"fast\" is not allowed, must be one of full, relaxed"),
         ("serializeImagePulls: 1\n", "c.yaml:3: serializeImagePulls: 1 is not allowed, must be true or false"),
@@ -303,7 +313,11 @@ fn what_is_refused() {
             "c.yaml:3: staticPodURL: \"ftp://x\" is not allowed, must be an address such as https://config.example/pods (ftp \
              is no scheme for it)",
         ),
-        ("nodeIP: [here]\n", "c.yaml:3: nodeIP: a list is not allowed, must be a list of IP addresses"),
+        (
+            "nodeIP: [0.0.0.0]\n",
+            "c.yaml:3: nodeIP: a list is not allowed, must be a list of IP addresses of this node (not 0.0.0.0, which is \
+             unspecified)",
+        ),
         (
             "nodeName: Edge_1\n",
             "c.yaml:3: nodeName: \"Edge_1\" is not allowed, must be a name of lower case letters, digits, `-` and `.` (it is \
@@ -313,11 +327,6 @@ fn what_is_refused() {
             "crashLoopBackOff: {maxContainerRestartPeriod: 10m}\n",
             "c.yaml:3: crashLoopBackOff.maxContainerRestartPeriod: \"10m\" is not allowed, must be a duration such as 90s or \
              2m30s, from 1s to 5m",
-        ),
-        (
-            "staticPodURLHeader: [s3cret]\n",
-            "c.yaml:3: staticPodURLHeader: what was given is not allowed, must be a map of headers, each with its value or a list \
-             of them",
         ),
         ("root: ''\n", "c.yaml:3: root: \"\" is not allowed, must be a path"),
         ("root: /a\nroot: /b\n", "configuration c.yaml:4: the key \"root\" stands twice"),
@@ -332,7 +341,7 @@ fn what_is_refused() {
 #[test]
 fn unknown_fields_are_named_with_those_that_were_meant() {
     let cases = [
-        ("maxParalelLayers: 3\n", "unknown field \"maxParalelLayers\"; did you mean maxParallelLayers"),
+        ("pullMemry: 3\n", "unknown field \"pullMemry\"; did you mean pullMemory"),
         ("logging: {sink: x}\n", "unknown field \"logging.sink\"; did you mean logging."),
         ("qqq: off\n", "unknown field \"qqq\"; `imagelet config` shows all fields"),
     ];
@@ -379,12 +388,12 @@ fn the_head_is_checked() {
 
 #[test]
 fn every_error_is_told_at_once() {
-    let text = format!("{HEAD}durability: fast\nmaxParalelLayers: 3\nregistryBurst: -1\n");
-    let given = vec![(setting("maxParallelLayers"), Origin::Flag("max-parallel-layers"), "x".to_owned())];
+    let text = format!("{HEAD}durability: fast\npullMemry: 3\nregistryBurst: -1\n");
+    let given = vec![(setting("containerLogMaxFiles"), Origin::Flag("container-log-max-files"), "x".to_owned())];
     let error = load(&text, given).expect_err("refused");
     let failure = Failure::from(error);
     let places =
-        ["durability: \"fast\"", "unknown field", "--max-parallel-layers", "registryBurst (--registry-burst) -1"];
+        ["durability: \"fast\"", "unknown field", "--container-log-max-files", "registryBurst (--registry-burst) -1"];
     assert_eq!((failure.code(), failure.lines().len()), (Code::Config, places.len()), "{failure:?}");
     for (line, place) in failure.lines().iter().zip(places) {
         assert!(line.contains(place), "{line}");
@@ -397,17 +406,14 @@ fn drop_ins_count_more_than_the_file_and_are_as_strict() {
     let (file, drop_ins) = (directory.path().join("c.yaml"), directory.path().join("c.yaml.d"));
     std::fs::create_dir(&drop_ins).expect("made");
     let write = |path: &Path, text: &str| std::fs::write(path, format!("{HEAD}{text}")).expect("written");
-    write(
-        &file,
-        "root: /a\nregistryConfigPaths: [/a, /b]\nimageGC: {sandboxImage: one, protectPrePulled: 2h}\nmaxPods: 1\n",
-    );
+    write(&file, "root: /a\nregistryConfigPaths: [/a, /b]\nimageGC: {sandboxImage: one, enabled: true}\nmaxPods: 1\n");
     write(&drop_ins.join("10-one.yaml"), "registryConfigPaths: [sub]\nimageGC: {sandboxImage: two}\nmaxPods: 2\n");
     write(&drop_ins.join("20-two.conf"), "maxPods: 3\n");
     let load = |files: &NamedFiles| Config::load(&Environment::default(), files, Vec::new());
     let config = load(&NamedFiles::of(&file)).expect("loads");
     assert_eq!((config.root.as_path(), config.max_pods, config.gc.sandbox_image.as_str()), (Path::new("/a"), 3, "two"));
     assert_eq!(config.registry_config_paths, [drop_ins.join("sub")], "a list takes the place of the earlier one");
-    assert_eq!(setting("imageGC.protectPrePulled").shown(&config), "2h", "maps are merged by field");
+    assert_eq!(setting("imageGC.enabled").shown(&config), "true", "maps are merged by field");
     assert!(config.origins["maxPods"].to_string().ends_with("c.yaml.d/20-two.conf:3"));
     // A named directory replaces the one next to the file, and must exist.
     let other = NamedFiles { directory: Some(directory.path().join("other")), ..NamedFiles::of(&file) };
@@ -426,10 +432,11 @@ fn drop_ins_count_more_than_the_file_and_are_as_strict() {
 #[test]
 fn numbers_out_of_the_schemas_range_are_refused() {
     let mut numbers = 0;
-    for setting in SETTINGS.iter().filter(|setting| setting.form.schema["type"] == "integer") {
-        let schema = &setting.form.schema;
+    for setting in SETTINGS.iter().filter(|setting| setting.schema.get("type").is_some_and(|kind| kind == "integer")) {
+        let schema = &setting.schema;
         let (outer, inner) = setting.field.split_once('.').unwrap_or((setting.field, ""));
-        let bounds = [("minimum", -1), ("maximum", 1)].map(|(bound, step)| (schema[bound].as_i64(), step));
+        let bounds = [("minimum", -1), ("maximum", 1)]
+            .map(|(bound, step)| (schema.get(bound).and_then(serde_json::Value::as_i64), step));
         for (bound, step) in bounds.into_iter().filter_map(|(bound, step)| Some((bound?, step))) {
             let number = bound + step;
             let value = if inner.is_empty() { number.to_string() } else { format!("{{{inner}: {number}}}") };
@@ -438,7 +445,7 @@ fn numbers_out_of_the_schemas_range_are_refused() {
             numbers += 1;
         }
     }
-    assert!(numbers > 20, "{numbers}");
+    assert!(numbers >= 18, "{numbers}");
 }
 
 #[test]
@@ -450,9 +457,9 @@ fn a_named_file_must_exist() {
 
 #[test]
 fn a_wrong_flag_is_usage_and_a_wrong_variable_is_configuration() {
-    let flag = vec![(setting("maxParallelLayers"), Origin::Flag("max-parallel-layers"), "x".to_owned())];
+    let flag = vec![(setting("containerLogMaxFiles"), Origin::Flag("container-log-max-files"), "x".to_owned())];
     let failure = Failure::from(load(HEAD, flag).expect_err("refused"));
-    let want = "--max-parallel-layers: \"x\" is not allowed, must be a whole number from 1 to 256";
+    let want = "--container-log-max-files: \"x\" is not allowed, must be a whole number from 2 to 1000";
     assert_eq!((failure.code(), failure.lines()), (Code::Usage, [want.to_owned()].as_slice()));
     let variable = vec![(setting("root"), Origin::Variable("IMAGELET_ROOT"), String::new())];
     let failure = Failure::from(load(HEAD, variable).expect_err("refused"));

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use agent::admin::AdminAddress;
 use cri_api::{RuntimeService, VersionInfo};
@@ -40,25 +39,26 @@ pub(crate) fn admin_socket(config: &Config) -> PathBuf {
     config.admin_socket.clone().unwrap_or_else(|| config.root.join("admin.sock"))
 }
 
-/// Longest time of a call to a remote endpoint: the kubelet's default `runtimeRequestTimeout`. Pulls have no such limit.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
-
 /// Returns the settings of the client of a remote endpoint.
-pub(crate) fn client_options() -> ClientOptions {
-    ClientOptions { request_timeout: REQUEST_TIMEOUT, user_agent: USER_AGENT.to_owned(), ..ClientOptions::default() }
+pub(crate) fn client_options(config: &Config) -> ClientOptions {
+    ClientOptions {
+        request_timeout: config.runtime_request_timeout,
+        user_agent: USER_AGENT.to_owned(),
+        ..ClientOptions::default()
+    }
 }
 
 /// Connects to the container runtime behind an endpoint.
-pub(crate) async fn connect_runtime(endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
-    match connect_runtime_service(endpoint, client_options()).await {
+pub(crate) async fn connect_runtime(config: &Config, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
+    match connect_runtime_service(endpoint, client_options(config)).await {
         Ok(runtime) => Ok(Arc::new(runtime)),
         Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
     }
 }
 
 /// Connects to the container runtime behind an endpoint, for calls of clients that are forwarded unread.
-pub(crate) async fn connect_passthrough(endpoint: &Endpoint) -> Outcome<RuntimePassthrough> {
-    match connect_runtime_service(endpoint, client_options()).await {
+pub(crate) async fn connect_passthrough(config: &Config, endpoint: &Endpoint) -> Outcome<RuntimePassthrough> {
+    match connect_runtime_service(endpoint, client_options(config)).await {
         Ok(runtime) => Ok(runtime.passthrough()),
         Err(error) => Err(Failure::new(code_of(error.kind()), chain(&error))),
     }
@@ -66,8 +66,11 @@ pub(crate) async fn connect_passthrough(endpoint: &Endpoint) -> Outcome<RuntimeP
 
 /// Connects to the container runtime behind an endpoint, and returns its name and version. Refuses `imagelet serve` without a runtime
 /// behind it.
-pub(crate) async fn connect_pod_runtime(endpoint: &Endpoint) -> Outcome<(Arc<dyn RuntimeService>, VersionInfo)> {
-    let runtime = connect_runtime(endpoint).await?;
+pub(crate) async fn connect_pod_runtime(
+    config: &Config,
+    endpoint: &Endpoint,
+) -> Outcome<(Arc<dyn RuntimeService>, VersionInfo)> {
+    let runtime = connect_runtime(config, endpoint).await?;
     let version = runtime.version().await.map_err(|error| Failure::call(endpoint, &error))?;
     if version.runtime_name == "imagelet" {
         return Err(Failure::new(Code::Config, format!("{endpoint} serves images and runs no pods")));

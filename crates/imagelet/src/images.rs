@@ -11,7 +11,7 @@ mod runtime;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use agent::collection::owner::Owner;
+use agent::collection::RemoteCollection;
 use cri_api::engine::runtime_store::RuntimeImageFacts;
 use cri_api::engine::{ImageEngine, ImageUsage, UnfinishedPulls};
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
@@ -154,18 +154,18 @@ impl Images {
     }
 
     /// Returns the other process that collects these images and answers on `socket`; `None`: this process may collect.
-    pub(crate) async fn collector(&self, socket: &Path) -> Option<Owner> {
+    pub(crate) async fn collector(&self, socket: &Path) -> Option<RemoteCollection> {
         match &self.keeper {
             Keeper::Nobody => None,
             // A process that holds the store without collecting, such as a pull, leaves collection to any process that wants it.
             Keeper::Root(root) => match root.own() {
                 Some(_) => None,
-                None => Owner::of_root(socket)
-                    .await
-                    .inspect_err(|e| tracing::debug!("no garbage collection owner: {e}"))
-                    .ok(),
+                None => {
+                    let agent = RemoteCollection::of_root(socket).await;
+                    agent.inspect_err(|error| tracing::debug!(%error, "no agent collects")).ok()
+                }
             },
-            Keeper::Runtime(endpoint) => Owner::of_endpoint(socket, &endpoint.to_string()).await,
+            Keeper::Runtime(endpoint) => RemoteCollection::of_endpoint(socket, &endpoint.to_string()).await,
         }
     }
 
@@ -257,7 +257,6 @@ fn settings(options: &EngineOptions) -> String {
         runtime_handlers,
         trust_present_digests,
         shared_content,
-        check_disk_space: _,
         keep_blobs,
         resume: _,
         signature_policy,

@@ -23,6 +23,7 @@ use manifest::yaml;
 use prometheus_client::registry::Registry;
 use tokio::time::Instant;
 
+use crate::config::settings::pulls::LONGEST_BACK_OFF;
 use crate::config::{Config, Durability};
 use crate::environment::Environment;
 use crate::exit::{Code, Failure, Outcome, chain};
@@ -40,6 +41,8 @@ const MAX_RECORDS: usize = 10_000;
 const SIDE_BY_SIDE: usize = 5;
 /// How long a docker credential helper may take, unless providers have less.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a credential provider may take: the kubelet's limit.
+const PROVIDER_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long node files are cached, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
@@ -215,7 +218,6 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     PullerOptions {
         serialize: pulls.serialize.unwrap_or(false),
         max_parallel: pulls.max_parallel.map(number).or(agent.then_some(SIDE_BY_SIDE)),
-        per_registry: pulls.per_registry,
         // Validated to be a number of 32 bits.
         qps: pulls.qps.map_or(if agent { 5.0 } else { 0.0 }, |qps| f64::from(i32::try_from(qps).unwrap_or(i32::MAX))),
         burst: pulls.burst.filter(|burst| *burst > 0).map_or(10, |burst| u32::try_from(burst).unwrap_or(u32::MAX)),
@@ -227,7 +229,7 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
 
 /// Returns the back-off by the configuration.
 fn backoff_options(config: &Config) -> BackoffOptions {
-    BackoffOptions { initial: config.back_off.initial, max: config.back_off.max, ..BackoffOptions::default() }
+    BackoffOptions { initial: config.back_off.initial, max: LONGEST_BACK_OFF, ..BackoffOptions::default() }
 }
 
 /// Returns the policy that decides which pods may use images that are present on the node.
@@ -253,7 +255,7 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
         max_intents: pods.max(parallel).saturating_mul(2).min(MAX_INTENTS),
         max_records: MAX_RECORDS,
         metrics: Arc::clone(metrics),
-        durable: config.engine.store.durability == Durability::Full,
+        durable: config.engine.durability == Durability::Full,
         ..RecordsOptions::new(config.root.join(RECORDS), wall_clock)
     })
 }
@@ -266,12 +268,8 @@ pub(crate) async fn keyring_of_person(config: &Config, environment: &Environment
 }
 
 /// Returns how credential helpers are run.
-pub(crate) fn helper_options(config: &Config, environment: &Environment) -> HelperOptions {
-    HelperOptions {
-        path: environment.path.clone(),
-        environment: environment.of_children(),
-        timeout: HELPER_TIMEOUT.min(config.credentials.provider_timeout),
-    }
+pub(crate) fn helper_options(environment: &Environment) -> HelperOptions {
+    HelperOptions { path: environment.path.clone(), environment: environment.of_children(), timeout: HELPER_TIMEOUT }
 }
 
 /// Returns every source of credentials of this node.
@@ -282,7 +280,7 @@ fn keyring(
     mode: Mode,
     providers: Option<Providers>,
 ) -> Keyring {
-    let helpers = helper_options(config, environment);
+    let helpers = helper_options(environment);
     Keyring::new(KeyringOptions {
         node_files: node_files(config, environment, mode),
         node_cache: NODE_CACHE,
@@ -292,6 +290,9 @@ fn keyring(
         ..KeyringOptions::default()
     })
 }
+
+/// Directory of service accounts' tokens, below the secrets directory.
+const TOKENS: &str = "tokens";
 
 async fn providers(
     config: &Config,
@@ -304,7 +305,7 @@ async fn providers(
     else {
         return Ok(None);
     };
-    let tokens = PodTokens::new(config.credentials.token_directory.clone(), tokens);
+    let tokens = PodTokens::new(config.credentials.secrets_directory.as_ref().map(|at| at.join(TOKENS)), tokens);
     let tokens = tokens.map(|tokens| Arc::new(tokens) as Arc<_>);
     let parse: ParseYaml = Arc::new(yaml::json);
     let options = ExecOptions {
@@ -314,7 +315,7 @@ async fn providers(
         service_account_tokens: true,
         tokens,
         path_match: PathMatch::default(),
-        timeout: config.credentials.provider_timeout,
+        timeout: PROVIDER_TIMEOUT,
     };
     let (file, programs) = (file.to_owned(), programs.to_owned());
     let loaded = tokio::task::spawn_blocking(move || Providers::load(&file, &programs, options)).await;

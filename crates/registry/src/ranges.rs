@@ -43,14 +43,6 @@ impl Default for RangePolicy {
     }
 }
 
-impl RangePolicy {
-    /// A policy of one connection for each blob, always.
-    #[must_use]
-    pub fn off() -> Self {
-        Self { per_blob: 1, ..Self::default() }
-    }
-}
-
 /// Memory that the process can spare. The holder of a share may hold as many bytes; dropping the share gives them back.
 pub trait Memory: Send + Sync {
     /// Takes so many bytes, if they can be spared at this moment. Never waits.

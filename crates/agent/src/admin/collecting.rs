@@ -8,15 +8,15 @@ use axum::extract::RawQuery;
 use axum::routing::{get, post};
 use cri_api::engine::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageEngine, LayerShape};
 use cri_api::{Error, Kind};
-use image_manager::Room;
 use image_manager::gc::NodeStatus;
+use image_manager::{MakeRoom as _, Room};
 use serde::Serialize;
 
 use super::state::{Admin, Answer, NoEngine, Refusal, SharedState, bad_request, json};
 use super::table::{Content, Parameter, Route};
 use crate::api::gc::{self, CollectRequest, Pins};
 use crate::api::wire::Done;
-use crate::collection::{Collection, CollectionError};
+use crate::collection::{Collection, CollectionError, Collects as _};
 
 const MIN_AGE: Parameter = Parameter::query("minAgeSeconds", "instead of the configured minimum age").integer();
 const GOALS: &[Parameter] = &[
@@ -60,7 +60,7 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     Route::change(
         "/gc/protect",
-        "Protects an image from early removal for the time of imageGC.protectPrePulled",
+        "Has an image removed after all others for one hour",
         Content::Json(|g| g.subschema_for::<Done>()),
         || post(protect),
     )
@@ -163,7 +163,7 @@ async fn room(state: SharedState, RawQuery(query): RawQuery) -> Answer {
 }
 
 async fn status(state: SharedState) -> Answer {
-    answer(collection(&state)?.status().await)
+    answer(collection(&state)?.node_status().await)
 }
 
 async fn names(state: SharedState) -> Answer {

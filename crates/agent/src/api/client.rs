@@ -1,4 +1,4 @@
-//! A request to an admin endpoint, over its unix socket. Called by [`Owner`](crate::collection::owner::Owner),
+//! A request to an admin endpoint, over its unix socket. Called by [`RemoteCollection`](crate::collection::RemoteCollection),
 //! [`RemoteStore`](crate::admin::remote_store::RemoteStore) and the commands that ask a long-running process.
 
 use std::error::Error;

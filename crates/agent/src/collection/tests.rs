@@ -8,8 +8,9 @@ use cri_api::{Container, ContainerState, ImageSpec};
 use image_manager::{LogRecorder, gc};
 use tokio_util::sync::CancellationToken;
 
-use super::owner::Owner;
+use super::collects::chain;
 use super::*;
+use super::{Collects, RemoteCollection};
 use crate::admin::{Admin, AdminAddress};
 
 const UNUSED: &str = "registry.test/unused:1";
@@ -52,7 +53,7 @@ fn patterns(texts: &[&str]) -> Vec<Pattern> {
 }
 
 /// Asks every question of the owner of the collection.
-async fn asked(owner: &Owner, fake: &FakeImageService, ids: (&str, &str)) {
+async fn asked(owner: &dyn Collects, fake: &FakeImageService, ids: (&str, &str)) {
     let (unused, kept) = ids;
     let pinned = owner.pin(&patterns(&["registry.test/kept", "registry.test/none"])).await.expect("pinned");
     let told: Vec<_> = pinned.iter().map(|pin| (pin.pattern.as_str(), pin.images.len(), pin.changed)).collect();
@@ -85,8 +86,8 @@ async fn asked(owner: &Owner, fake: &FakeImageService, ids: (&str, &str)) {
 async fn this_process_and_an_agent_answer_the_same() {
     let directory = tempfile::tempdir().expect("a directory");
     let (fake, unused, kept) = images();
-    let here = Owner::Here(open(&directory.path().join("here"), &fake, "", Ok(None)).await);
-    asked(&here, &fake, (&unused, &kept)).await;
+    let here = open(&directory.path().join("here"), &fake, "", Ok(None)).await;
+    asked(&*here, &fake, (&unused, &kept)).await;
 
     let (fake, unused, kept) = images();
     let root = directory.path().join("agent");
@@ -95,9 +96,12 @@ async fn this_process_and_an_agent_answer_the_same() {
     admin.collection = Some(collection);
     let places = AdminAddress::at(root.join("admin.sock"));
     let running = admin.start(&places, &CancellationToken::new()).await.expect("it starts");
-    let agent = Owner::of_endpoint(&places.socket, "unix:///run/x.sock").await.expect("it answers");
-    assert!(Owner::of_endpoint(&places.socket, "unix:///run/y.sock").await.is_none(), "another runtime's images");
-    let failure = Owner::of_root(&places.socket).await.expect_err("not those of the store");
+    let agent = RemoteCollection::of_endpoint(&places.socket, "unix:///run/x.sock").await.expect("it answers");
+    assert!(
+        RemoteCollection::of_endpoint(&places.socket, "unix:///run/y.sock").await.is_none(),
+        "another runtime's images"
+    );
+    let failure = RemoteCollection::of_root(&places.socket).await.expect_err("not those of the store");
     assert!(chain(&failure).contains("unix:///run/x.sock"), "{failure:?}");
     asked(&agent, &fake, (&unused, &kept)).await;
     let ask = async |method: &str, target: &str| {
@@ -122,7 +126,7 @@ async fn this_process_and_an_agent_answer_the_same() {
         assert_eq!(ask("POST", target).await, (Kind::Unimplemented, why));
     }
     running.stop().await;
-    assert!(Owner::of_endpoint(&places.socket, "unix:///run/x.sock").await.is_none(), "nobody is there");
+    assert!(RemoteCollection::of_endpoint(&places.socket, "unix:///run/x.sock").await.is_none(), "nobody is there");
 }
 
 #[tokio::test]

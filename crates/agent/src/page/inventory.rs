@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::sharing::{self, Sharing};
 use crate::api::gc::{CollectRequest, DiskUsage};
-use crate::collection::{Collection, CollectionError};
+use crate::collection::{Collection, CollectionError, Collects as _};
 
 /// How long an inventory is fresh at least.
 const FRESH: Duration = Duration::from_secs(2);

@@ -1,5 +1,5 @@
-//! [`GcContext`]: the services, the event recorder and the options that every part of collection works with, and the
-//! questions that several parts ask of them. It remembers nothing.
+//! [`GcContext`]: the node as collection sees it: the images and the runtime, the event recorder and the options. The one place where it
+//! matters whether a store of ours has the images; where a foreign runtime has them, CRI's answer is given, or none. It remembers nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,21 +7,25 @@ use std::time::Duration;
 
 use base::blocking;
 use base::lock::RwLock;
-use cri_api::engine::{ImageLayers, UnfinishedPulls};
-use cri_api::{Container, FsInfo, Image, RuntimeService};
+use cri_api::engine::runtime_store::RuntimeImageFacts;
+use cri_api::engine::{ImageEngine, ImageLayers, UnfinishedPulls};
+use cri_api::{Container, FsInfo, Image, ImageService, ImageSpec, RuntimeService};
 
 use super::disk::DiskSpace;
-use super::images::CollectedImages;
 use super::node_time::Moment;
 use super::options::GcOptions;
 use super::report::GcError;
 use super::select::Rules;
 use crate::events::EventRef;
-use crate::{EventRecorder, EventType};
+use crate::{EventRecorder, EventType, Operation};
 
 /// The node as collection sees it.
 pub(super) struct GcContext {
-    pub(super) images: CollectedImages,
+    service: Arc<dyn ImageService>,
+    /// The engine that stores the images; `None`: a foreign runtime stores them.
+    engine: Option<Arc<dyn ImageEngine>>,
+    /// Facts about the images of a foreign runtime, where they are known.
+    facts: Option<Arc<dyn RuntimeImageFacts>>,
     pub(super) runtime: Option<Arc<dyn RuntimeService>>,
     pub(super) events: Arc<dyn EventRecorder>,
     /// Guards the options, of which the rules may change.
@@ -34,12 +38,13 @@ fn runtime_error(what: &'static str) -> impl FnOnce(cri_api::Error) -> GcError {
 
 impl GcContext {
     pub(super) fn new(
-        images: CollectedImages,
+        service: Arc<dyn ImageService>,
         runtime: Option<Arc<dyn RuntimeService>>,
         events: Arc<dyn EventRecorder>,
         options: GcOptions,
     ) -> Self {
-        Self { images, runtime, events, options: RwLock::new(Arc::new(options)) }
+        let (engine, facts) = (options.engine.clone(), options.facts.clone());
+        Self { service, engine, facts, runtime, events, options: RwLock::new(Arc::new(options)) }
     }
 
     /// The options as they are now.
@@ -54,7 +59,7 @@ impl GcContext {
     }
 
     pub(super) async fn list_images(&self) -> Result<Vec<Image>, GcError> {
-        self.images.service.list_images(None).await.map_err(runtime_error("list images"))
+        self.service.list_images(None).await.map_err(runtime_error("list images"))
     }
 
     /// All containers; none without a runtime.
@@ -67,11 +72,16 @@ impl GcContext {
 
     /// The layers of all images; `None` if the service does not report them.
     pub(super) async fn image_layers(&self) -> Result<Option<ImageLayers>, GcError> {
-        self.images.layers().await.map_err(runtime_error("list the layers of images"))
+        let layers = match (&self.engine, &self.facts) {
+            (Some(engine), _) => engine.image_layers().await.map(Some),
+            (None, Some(facts)) => facts.image_layers().await,
+            (None, None) => Ok(None),
+        };
+        layers.map_err(runtime_error("list the layers of images"))
     }
 
     pub(super) async fn image_fs_info(&self) -> Result<FsInfo, GcError> {
-        self.images.service.image_fs_info().await.map_err(runtime_error("ask for the image file system"))
+        self.service.image_fs_info().await.map_err(runtime_error("ask for the image file system"))
     }
 
     /// Measures the image file system. Returns its mount point and its space.
@@ -96,9 +106,47 @@ impl GcContext {
 
     /// Inspects the blobs that interrupted pulls left, and sets their metric.
     pub(super) async fn unfinished_pulls(&self) -> Option<UnfinishedPulls> {
-        let left = self.images.unfinished().await;
+        let left = match &self.engine {
+            Some(engine) => engine.unfinished_pulls().await.ok(),
+            None => None,
+        };
         self.options().metrics.unfinished(left.unwrap_or_default());
         left
+    }
+
+    /// Returns the engine that pulls images for a foreign runtime, and the reason; `None` where there is none or it is not known.
+    pub(super) async fn pull_engine(&self) -> Option<String> {
+        Some(self.facts.as_ref()?.pull_engine().await)
+    }
+
+    /// Removes images in as few steps as possible, each with its own result.
+    pub(super) async fn remove_images(&self, images: &[ImageSpec]) -> Vec<cri_api::Result<()>> {
+        let Some(engine) = &self.engine else {
+            let mut results = Vec::with_capacity(images.len());
+            for image in images {
+                results.push(self.service.remove_image(image).await);
+            }
+            return results;
+        };
+        let options = self.options();
+        let begun = (options.clock)();
+        let results = engine.remove_images(images).await;
+        // One call counts as an operation for each image, as if they had been removed one by one.
+        if let Some(metrics) = &options.operations {
+            let each = ((options.clock)() - begun) / u32::try_from(results.len().max(1)).unwrap_or(u32::MAX);
+            results.iter().for_each(|result| metrics.operation(Operation::RemoveImage, each, result.is_ok()));
+        }
+        results
+    }
+
+    /// Deletes what interrupted pulls left: that which has been kept long enough, or all. Returns the bytes freed. In a runtime's
+    /// store, those are records that it does not show; what they keep is the runtime's to free.
+    pub(super) async fn drop_unfinished(&self, all: bool) -> cri_api::Result<u64> {
+        match (&self.engine, &self.facts) {
+            (Some(engine), _) => engine.drop_unfinished_pulls(all).await,
+            (None, Some(facts)) => facts.hidden_records(true).await.map(|_| 0),
+            (None, None) => Ok(0),
+        }
     }
 
     /// The selection rules of the options.
@@ -106,12 +154,7 @@ impl GcContext {
         // Without a runtime no use is ever seen, so that "never used" says nothing about an image.
         let options = self.options();
         let protect_unused = self.runtime.as_ref().map_or(Duration::ZERO, |_| options.protect_pre_pulled);
-        Rules {
-            min_age: options.policy.min_age,
-            protect_unused,
-            minimum_copies: options.minimum_copies,
-            order: options.order,
-        }
+        Rules { min_age: options.policy.min_age, protect_unused }
     }
 
     /// Now, by both clocks.

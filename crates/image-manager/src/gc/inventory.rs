@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::detect::{User, handler, name};
 use super::plan::Because;
-use super::rules::{ImageDetails, KeepRule, Pattern, Says};
+use super::rules::{KeepRule, Says};
 use super::select::{Inventory, Item};
 use super::state_store::GcState;
 use super::survey::Survey;
@@ -37,10 +37,9 @@ pub(super) fn inventory<'a>(
             protected_until: record.and_then(|record| record.protected_until),
             must_stay: must_stay(keep, state, survey, number, failed)
                 .or_else(|| pinned.contains(&(image.id.as_str(), runtime_handler)).then_some(Because::PinnedByRuntime)),
-            weight: weight(keep, image, state.known(image)),
+            weight: weight(keep, image, state.last_user(image)),
             own_bytes: layers.map_or(image.size, |layers| layers.own_bytes),
             layers: layers.map_or(&[], |layers| layers.layers.as_slice()),
-            repository: repository(image),
         }
     });
     Inventory { items: items.collect(), layers: layers_known.map_or(&[], |known| known.layers.as_slice()) }
@@ -70,13 +69,11 @@ fn must_stay(
     if let Some(by) = by.or_else(by_layers) {
         return Some(Because::InUse { by });
     }
-    let known = state.known(image);
-    if state.pins.hold(image, known).is_some() {
+    let last_user = state.last_user(image);
+    if state.pins.hold(image, last_user).is_some() {
         return Some(Because::Pinned);
     }
-    // An image with unknown labels may be one that a rule keeps.
-    let fits = |pattern: &Pattern| pattern.fits(image, known) || (pattern.is_of_labels() && known.labels.is_none());
-    let kept = keep.iter().find(|rule| rule.says == Says::Keep && fits(&rule.pattern));
+    let kept = keep.iter().find(|rule| rule.says == Says::Keep && rule.pattern.fits(image, last_user));
     if let Some(rule) = kept {
         return Some(Because::Rule { rule: rule.pattern.to_string() });
     }
@@ -84,20 +81,10 @@ fn must_stay(
 }
 
 /// The weight of an image by the first rule that fits it; 1 without one.
-fn weight(keep: &[KeepRule], image: &Image, known: ImageDetails<'_>) -> f64 {
+fn weight(keep: &[KeepRule], image: &Image, last_user: &str) -> f64 {
     let weighs = |rule: &KeepRule| match rule.says {
-        Says::Weigh(weight) if rule.pattern.fits(image, known) => Some(weight),
+        Says::Weigh(weight) if rule.pattern.fits(image, last_user) => Some(weight),
         _ => None,
     };
     keep.iter().find_map(weighs).unwrap_or(1.0)
-}
-
-/// The repository of an image's first name.
-fn repository(image: &Image) -> &str {
-    let Some(name) = image.repo_tags.first().or(image.repo_digests.first()) else { return "" };
-    let name = name.split_once('@').map_or(name.as_str(), |(name, _)| name);
-    match name.rsplit_once(':') {
-        Some((repository, tag)) if !tag.contains('/') => repository,
-        _ => name,
-    }
 }

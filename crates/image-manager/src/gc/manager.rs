@@ -1,29 +1,24 @@
-//! [`ImageGcManager`]: the image collector. It wires the parts of collection together and is all that other modules see of
-//! them: [`Collector`] (rounds), [`StateStore`] (usage and pins), [`PressureMonitor`] and [`PressureRelief`] (disk
-//! pressure), [`PullRoom`] (space for pulls) and [`ImageList`]. Called by its own loops, by commands and by pulls.
+//! [`ImageGcManager`]: the image collector, and all that other modules see of it. Its methods are here and, by topic, in
+//! [`rounds`](super::rounds), [`relief`](super::relief) and [`room`](super::room). Called by its own loops, by commands and by pulls.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::{Image, ImageService, RuntimeService};
-use tokio::sync::Notify;
+use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 
-use super::collector::{Collector, Done, all_done};
 use super::context::GcContext;
 use super::history::protected_until;
-use super::images::CollectedImages;
-use super::labels::fetch_labels;
 use super::metrics::Trigger;
 use super::node_status::ImageList;
 use super::node_status::NodeStatus;
 use super::options::GcOptions;
 use super::outline::Outline;
 use super::pressure_monitor::PressureMonitor;
-use super::relief::PressureRelief;
-use super::report::{GcError, GcReport, chain};
-use super::room::PullRoom;
+use super::report::{Done, GcError, GcReport, all_done, chain};
 use super::rules::{Pattern, Pins};
 use super::select::Goal;
 use super::state_files::StateFiles;
@@ -34,17 +29,28 @@ use crate::make_room::{Hold, Holds, MakeRoom, Room};
 
 /// Collects images.
 pub struct ImageGcManager {
-    context: Arc<GcContext>,
-    store: Arc<StateStore>,
-    collector: Arc<Collector>,
-    monitor: Arc<PressureMonitor>,
-    pub(super) relief: PressureRelief,
-    room: PullRoom,
-    list: ImageList,
+    pub(super) context: Arc<GcContext>,
+    pub(super) store: StateStore,
+    pub(super) monitor: PressureMonitor,
     /// Images of running pulls.
-    holds: Arc<Holds>,
+    pub(super) holds: Arc<Holds>,
+    /// Periodic rounds that failed in a row.
+    pub(super) failures: AtomicU32,
+    /// Held while a collection for a pull runs; guards the result of the last one.
+    pub(super) last_room: Mutex<LastRoom>,
+    /// Number of collections for pulls that have ended.
+    pub(super) rooms_made: AtomicU64,
+    list: ImageList,
     nudge_collect: Notify,
     nudge_list: Notify,
+}
+
+/// Result of the last collection for a pull.
+#[derive(Clone, Debug, Default)]
+pub(super) struct LastRoom {
+    /// Number of the collection, counted from 1.
+    pub(super) number: u64,
+    pub(super) room: Room,
 }
 
 impl ImageGcManager {
@@ -60,20 +66,16 @@ impl ImageGcManager {
         let files = options.directory.as_ref().map(StateFiles::new);
         let files = if options.durable { files } else { files.map(StateFiles::unsynced) };
         let holds = Holds::new(Arc::clone(&options.clock));
-        let images = CollectedImages::new(images, &options);
         let context = Arc::new(GcContext::new(images, runtime, events, options));
-        let store = Arc::new(StateStore::new(files.clone()));
-        let collector = Arc::new(Collector::new(Arc::clone(&context), Arc::clone(&store), Arc::clone(&holds)));
-        let monitor = Arc::new(PressureMonitor::new(Arc::clone(&context), files));
         Self {
-            relief: PressureRelief::new(Arc::clone(&context), Arc::clone(&monitor), Arc::clone(&collector)),
-            room: PullRoom::new(Arc::clone(&context), Arc::clone(&collector)),
+            store: StateStore::new(files.clone()),
+            monitor: PressureMonitor::new(Arc::clone(&context), files),
             context,
-            store,
-            collector,
-            monitor,
-            list: ImageList::default(),
             holds,
+            failures: AtomicU32::new(0),
+            last_room: Mutex::default(),
+            rooms_made: AtomicU64::new(0),
+            list: ImageList::default(),
             nudge_collect: Notify::new(),
             nudge_list: Notify::new(),
         }
@@ -85,7 +87,7 @@ impl ImageGcManager {
         self.context.options()
     }
 
-    /// Adopts the rules of other options: thresholds, ages, order, keep rules, and limits of the node's status. They apply from
+    /// Adopts the rules of other options: thresholds, ages, keep rules, and limits of the node's status. They apply from
     /// the next round on, which starts at once.
     pub fn adopt_rules(&self, of: GcOptions) {
         self.context.adopt_rules(of);
@@ -102,7 +104,7 @@ impl ImageGcManager {
     /// # Errors
     /// The runtime's lists, or the state.
     pub async fn detect(&self) -> Result<(), GcError> {
-        self.collector.detect().await
+        self.survey().await
     }
 
     /// Reads the list of images for [`ImageGcManager::image_list`].
@@ -143,12 +145,10 @@ impl ImageGcManager {
     /// # Errors
     /// The list of images, or the state.
     pub async fn pins(&self) -> Result<Vec<(Pattern, Vec<Image>)>, GcError> {
-        let mut state = self.store.lock().await?;
+        let state = self.store.lock().await?;
         let images = self.context.list_images().await?;
-        let state = &mut *state;
-        fetch_labels(&self.context, &mut state.labels, &state.pins, &images).await;
         let pinned = |pattern: &Pattern| {
-            let fits = |image: &&Image| pattern.fits(image, state.known(image));
+            let fits = |image: &&Image| pattern.fits(image, state.last_user(image));
             images.iter().filter(fits).cloned().collect()
         };
         Ok(state.pins.iter().map(|pattern| (pattern.clone(), pinned(pattern))).collect())
@@ -183,7 +183,7 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`]; what could be done has been done.
     pub async fn garbage_collect(&self) -> Result<GcReport, GcError> {
-        all_done(self.collector.full_round(Trigger::Periodic, None).await?)
+        all_done(self.full_round(Trigger::Periodic, None).await?)
     }
 
     /// For disk pressure: removes the least missed images until the low mark, wherever the high one is, and until the
@@ -192,7 +192,7 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`].
     pub async fn delete_unused_images(&self) -> Result<GcReport, GcError> {
-        all_done(self.collector.relieve().await?)
+        all_done(self.pressure_round().await?)
     }
 
     /// Removes towards a goal that a person set. [`Goal::Free`] counts the bytes that are really freed.
@@ -200,7 +200,7 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`].
     pub async fn collect(&self, goal: Goal) -> Result<GcReport, GcError> {
-        all_done(self.collector.collect(Some(goal), None).await?)
+        all_done(self.goal_round(Some(goal), None).await?)
     }
 
     /// As [`ImageGcManager::collect`], or with `None` a round, with `min_age` in place of the policy's minimum age. Returns
@@ -209,7 +209,7 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`]; nothing has been done.
     pub async fn collect_by(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Done, GcError> {
-        self.collector.collect(goal, min_age).await
+        self.goal_round(goal, min_age).await
     }
 
     /// The outline of what [`ImageGcManager::collect`], or with `None` a round, would do, with a reason for every image.
@@ -226,7 +226,7 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`].
     pub async fn plan_by(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Outline, GcError> {
-        self.collector.plan(goal, min_age).await
+        self.outline(goal, min_age).await
     }
 
     /// Measures the file systems, and frees space if a threshold of disk pressure is crossed. `Ok(None)`: there was no
@@ -235,7 +235,7 @@ impl ImageGcManager {
     /// # Errors
     /// [`GcError`]; what could be done has been done.
     pub async fn relieve(&self) -> Result<Option<GcReport>, GcError> {
-        self.relief.relieve().await
+        self.relieve_measured(&self.monitor.measure().await?).await
     }
 
     /// Images, file systems and conditions as they are now. Measures the disk; the list of images is the cached one where a
@@ -249,13 +249,13 @@ impl ImageGcManager {
             self.refresh_cache().await?;
         }
         let status = NodeStatus::new(measured, &self.image_list(), &self.options());
-        Ok(NodeStatus { pull_engine: self.context.images.pull_engine().await, ..status })
+        Ok(NodeStatus { pull_engine: self.context.pull_engine().await, ..status })
     }
 
     /// Runs the loops (detection, image list, collection, disk pressure) until `stop`. They take no input, and an error of
     /// one turn does not end them. A turn that has begun is finished.
     pub async fn run(&self, stop: &CancellationToken) {
-        tokio::join!(self.detecting(stop), self.refreshing(stop), self.collecting(stop), self.relief.run(stop));
+        tokio::join!(self.detecting(stop), self.refreshing(stop), self.collecting(stop), self.relieving(stop));
     }
 
     /// Only keeps the usage history up to date until `stop`, where another process collects.
@@ -297,7 +297,7 @@ impl ImageGcManager {
             }
             was_off = false;
             let result = self.garbage_collect().await;
-            self.collector.report(&result);
+            self.report_round(&result);
             if result.is_ok_and(|report| !report.removed.is_empty()) {
                 self.nudge_list.notify_one();
             }
@@ -308,7 +308,7 @@ impl ImageGcManager {
 #[async_trait]
 impl MakeRoom for ImageGcManager {
     async fn make_room(&self, needed: Option<u64>) -> Room {
-        self.room.make_room(needed).await
+        self.room_for_pull(needed).await
     }
 
     fn hold(&self, image: &str) -> Option<Hold> {

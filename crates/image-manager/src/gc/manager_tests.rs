@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::super::report::chain;
-use super::super::{DiskProbe, DiskSpace, GcPolicy, GcReport, Goal, KeepRule, Order, RemovedBecause, Says};
+use super::super::{DiskProbe, DiskSpace, GcPolicy, GcReport, Goal, KeepRule, RemovedBecause, Says};
 use super::*;
 use crate::{ObjectRef, RingRecorder, WallClock};
 
@@ -44,7 +44,6 @@ pub(in crate::gc) struct Shelf {
 pub(in crate::gc) struct Content {
     pub(in crate::gc) images: Vec<Image>,
     layers: Option<ImageLayers>,
-    pub(in crate::gc) labels: BTreeMap<String, String>,
     pub(in crate::gc) stuck: BTreeSet<String>,
     no_stats: bool,
     inodes: (u64, u64),
@@ -77,13 +76,8 @@ impl ImageService for Shelf {
         Ok(self.lock().images.clone())
     }
 
-    async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
-        assert!(verbose, "only labels are asked for");
-        let Some(team) = self.lock().labels.get(&image.image).cloned() else {
-            return Err(Error::new(Kind::Internal, "it cannot tell"));
-        };
-        let info = format!("{{\"imageSpec\":{{\"config\":{{\"Labels\":{{\"team\":\"{team}\"}}}}}}}}");
-        Ok(ImageStatus { image: None, info: BTreeMap::from([("info".to_owned(), info)]) })
+    async fn image_status(&self, _: &ImageSpec, _: bool) -> Result<ImageStatus> {
+        Err(Error::new(Kind::Unimplemented, "collection asks for no status"))
     }
 
     async fn pull_image(&self, _: PullImageRequest) -> Result<String> {
@@ -237,7 +231,6 @@ impl Rig {
         let mut options = GcOptions {
             policy,
             clock: Arc::new(move || start),
-            order: Order::LeastRecentlyUsed,
             settle: Duration::ZERO,
             boot_clock: None,
             protect_pre_pulled: Duration::ZERO,
@@ -530,21 +523,21 @@ async fn failures_are_told_from_the_second_in_a_row() {
     rig.shelf.lock().no_stats = true;
     for want in [0, 1, 2] {
         let result = rig.manager.garbage_collect().await;
-        rig.manager.collector.report(&result);
+        rig.manager.report_round(&result);
         assert_eq!(rig.events().len(), want);
     }
     assert_eq!(rig.events()[0], "Warning ImageGCFailed ask for the image file system: error");
     rig.shelf.lock().no_stats = false;
     let result = rig.manager.garbage_collect().await;
-    rig.manager.collector.report(&result);
+    rig.manager.report_round(&result);
     rig.shelf.lock().no_stats = true;
     let result = rig.manager.garbage_collect().await;
-    rig.manager.collector.report(&result);
+    rig.manager.report_round(&result);
     assert_eq!(rig.events().len(), 2);
 }
 
 #[tokio::test]
-async fn a_disk_without_bytes_is_told() {
+async fn a_disk_without_bytes_is_reported() {
     let rig = Rig::new(policy(90, 80, 0, 0), 0, 0, vec![]);
     let error = rig.manager.garbage_collect().await.expect_err("no disk").to_string();
     assert_eq!(error, "invalid capacity 0 on image filesystem");
@@ -590,17 +583,12 @@ async fn the_loops_run_at_once_on_their_timers_and_on_a_nudge() {
 }
 
 #[tokio::test]
-async fn rules_by_label_and_namespace() {
-    let images = ["labelled", "other", "unknown", "system", "shop"].map(|id| image(id, 10));
+async fn rules_by_namespace() {
+    let images = ["other", "system", "shop"].map(|id| image(id, 10));
     let rig = Rig::changed(policy(90, 80, 0, 0), 1000, 900, images.into(), |options| {
-        let keep = |text: &str| KeepRule { pattern: Pattern::parse(text).expect("a pattern"), says: Says::Keep };
-        options.keep = vec![keep("label.team=pay*"), keep("namespace=kube-*")];
+        let pattern = Pattern::parse("namespace=kube-*").expect("a pattern");
+        options.keep = vec![KeepRule { pattern, says: Says::Keep }];
     });
-    rig.shelf.lock().labels = ["labelled payments", "other web", "system web", "shop web"]
-        .map(|pair| pair.split_once(' ').expect("two"))
-        .into_iter()
-        .map(|(id, team)| (id.to_owned(), team.to_owned()))
-        .collect();
     for (id, namespace) in [("system", "kube-system"), ("shop", "shop")] {
         let labels = [("io.kubernetes.pod.namespace", namespace), ("io.kubernetes.pod.name", "pod")];
         let labels = labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
@@ -612,19 +600,12 @@ async fn rules_by_label_and_namespace() {
     rig.runtime.take_container("c-shop");
     let outline = rig.manager.plan(Some(Goal::AllUnused)).await.expect("a plan");
     let words: BTreeMap<&str, &str> = outline.images.iter().map(|row| (row.id.as_str(), row.why.as_str())).collect();
-    let want = [
-        ("labelled", "kept by rule label.team=pay*"),
-        ("other", "unused"),
-        ("shop", "unused"),
-        ("system", "kept by rule namespace=kube-*"),
-        // It may be an image that a rule keeps.
-        ("unknown", "kept by rule label.team=pay*"),
-    ];
+    let want = [("other", "unused"), ("shop", "unused"), ("system", "kept by rule namespace=kube-*")];
     assert_eq!(words, BTreeMap::from(want));
 }
 
 #[tokio::test]
-async fn an_image_without_an_id_is_told_and_left() {
+async fn an_image_without_an_id_is_reported_and_stays() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 0, vec![image("", 500), image("1", 500)]);
     rig.manager.garbage_collect().await.expect("enough");
     assert_eq!(rig.shelf.ids(), [""]);

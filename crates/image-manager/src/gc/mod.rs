@@ -1,16 +1,13 @@
 //! Garbage collection of images: [`detect`] which images are in use, [`select`] which ones to remove (pure, with a reason for
 //! every image), remove, record. [`ImageGcManager`] is the entry.
 
-mod collector;
 mod context;
 mod detect;
 mod disk;
 mod evict;
 mod eviction;
 mod history;
-mod images;
 mod inventory;
-mod labels;
 mod manager;
 mod metrics;
 mod name_glob;
@@ -27,6 +24,7 @@ mod relief;
 mod removal;
 mod report;
 mod room;
+mod rounds;
 mod rules;
 mod select;
 mod state_files;
@@ -50,8 +48,8 @@ pub use policy::{GcPolicy, GcPolicyError};
 pub use pressure::Observation;
 pub use probe::measure;
 pub use report::{GcError, GcReport, RemovedImage};
-pub use rules::{ImageDetails, KeepRule, Pattern, PatternError, Pins, Says};
-pub use select::{Goal, Inventory, Item, Order, Rules, select};
+pub use rules::{KeepRule, Pattern, PatternError, Pins, Says};
+pub use select::{Goal, Inventory, Item, Rules, select};
 pub use state_files::{StateError, StateFiles};
 pub use turns::Turns;
 

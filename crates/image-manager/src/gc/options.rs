@@ -17,7 +17,6 @@ use super::metrics::GcMetrics;
 use super::node_time::BootClock;
 use super::policy::GcPolicy;
 use super::rules::KeepRule;
-use super::select::Order;
 use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
 
 /// How collection works.
@@ -25,10 +24,6 @@ use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
 pub struct GcOptions {
     /// Thresholds and ages.
     pub policy: GcPolicy,
-    /// The order in which images are removed.
-    pub order: Order,
-    /// Minimum number of images that are kept of each repository.
-    pub minimum_copies: usize,
     /// Rules that keep images, or make them dearer.
     pub keep: Vec<KeepRule>,
     /// The sandbox image, which is always in use; empty: the runtime pins it.
@@ -82,8 +77,6 @@ impl GcOptions {
     pub fn new(wall_clock: WallClock, disk: DiskProbe) -> Self {
         Self {
             policy: GcPolicy::default(),
-            order: Order::default(),
-            minimum_copies: 0,
             keep: Vec::new(),
             sandbox_image: String::new(),
             directory: None,
@@ -109,12 +102,12 @@ impl GcOptions {
 }
 
 impl GcOptions {
-    /// These options with the rules of others: thresholds, ages, order, what is kept, and what a node's status names.
+    /// Returns these options with the rules of others: thresholds, ages, what is kept, and what a node's status names.
     #[must_use]
     pub(super) fn with_rules(&self, of: Self) -> Self {
         let mut new = self.clone();
-        (new.policy, new.order, new.minimum_copies) = (of.policy, of.order, of.minimum_copies);
-        (new.keep, new.sandbox_image, new.protect_pre_pulled) = (of.keep, of.sandbox_image, of.protect_pre_pulled);
+        (new.policy, new.keep, new.sandbox_image) = (of.policy, of.keep, of.sandbox_image);
+        new.protect_pre_pulled = of.protect_pre_pulled;
         new.node_status_max_images = of.node_status_max_images;
         (new.pressure.thresholds, new.pressure.transition) = (of.pressure.thresholds, of.pressure.transition);
         new

@@ -102,13 +102,6 @@ pub enum Because {
         /// The rule, as it was written.
         rule: String,
     },
-    /// The minimum number of images of its repository is kept.
-    MinimumCopies {
-        /// Name of the repository, without tag and digest.
-        repository: String,
-        /// The minimum number.
-        copies: usize,
-    },
     /// Pre-pulled, and the goal is reached without it.
     Protected {
         /// Until when it is removed after all others.
@@ -136,17 +129,8 @@ pub enum Because {
 
 impl Because {
     /// All words that [`Because::word`] knows.
-    pub const WORDS: [&'static str; 9] = [
-        "in-use",
-        "pinned",
-        "rule",
-        "minimum-copies",
-        "protected",
-        "too-young",
-        "used-within",
-        "cannot-be-removed",
-        "not-needed",
-    ];
+    pub const WORDS: [&'static str; 8] =
+        ["in-use", "pinned", "rule", "protected", "too-young", "used-within", "cannot-be-removed", "not-needed"];
 
     /// The reason in a word, for metrics and scripts.
     #[must_use]
@@ -155,7 +139,6 @@ impl Because {
             Self::InUse { .. } => "in-use",
             Self::PinnedByRuntime | Self::Pinned => "pinned",
             Self::Rule { .. } => "rule",
-            Self::MinimumCopies { .. } => "minimum-copies",
             Self::Protected { .. } => "protected",
             Self::TooYoung { .. } => "too-young",
             Self::UsedWithin { .. } => "used-within",
@@ -177,9 +160,6 @@ impl fmt::Display for Because {
             Self::PinnedByRuntime => f.write_str("pinned by the runtime"),
             Self::Pinned => f.write_str("pinned"),
             Self::Rule { rule } => write!(f, "kept by rule {rule}"),
-            Self::MinimumCopies { repository, copies } => {
-                write!(f, "one of the {copies} images of {repository} that are kept")
-            }
             Self::Protected { until } => write!(f, "pulled before its use, and protected until {until}"),
             Self::TooYoung { age: is, min_age } => {
                 write!(f, "here for {}, and images stay for {} at least", age(*is), age(*min_age))

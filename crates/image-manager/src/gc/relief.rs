@@ -1,18 +1,14 @@
-//! [`PressureRelief`]: frees space under disk pressure, as the kubelet's eviction manager does before it would evict pods:
-//! removes exited containers, then unused images, each only where that helps the file system that is short, and then asks
-//! for the eviction of a pod. Called by the loops of [`ImageGcManager`](super::ImageGcManager); [`EvictPods`](super::EvictPods)
-//! chooses the pod.
-
-use std::sync::Arc;
+//! Relief of disk pressure by [`ImageGcManager`], as the kubelet's eviction manager does before it would evict pods: removes exited
+//! containers, then unused images, each only where that helps the file system that is short, and then asks for the eviction of a pod,
+//! which [`EvictPods`](super::EvictPods) chooses.
 
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::collector::{Collector, all_done};
-use super::context::GcContext;
 use super::evict::EvictionCause;
-use super::pressure_monitor::{MeasuredDisks, PressureMonitor};
-use super::report::{GcError, GcReport, chain};
+use super::manager::ImageGcManager;
+use super::pressure_monitor::MeasuredDisks;
+use super::report::{GcError, GcReport, all_done, chain};
 use super::turns::Turns;
 use crate::EventType;
 
@@ -24,24 +20,9 @@ struct Pace {
     not_before: Option<Instant>,
 }
 
-/// Relieves disk pressure.
-pub(super) struct PressureRelief {
-    context: Arc<GcContext>,
-    monitor: Arc<PressureMonitor>,
-    collector: Arc<Collector>,
-}
-
-impl PressureRelief {
-    pub(super) fn new(context: Arc<GcContext>, monitor: Arc<PressureMonitor>, collector: Arc<Collector>) -> Self {
-        Self { context, monitor, collector }
-    }
-
-    /// Frees space if a threshold is crossed. `Ok(None)`: there was no reason to remove images.
-    pub(super) async fn relieve(&self) -> Result<Option<GcReport>, GcError> {
-        self.relieve_measured(&self.monitor.measure().await?).await
-    }
-
-    async fn relieve_measured(&self, measured: &MeasuredDisks) -> Result<Option<GcReport>, GcError> {
+impl ImageGcManager {
+    /// Frees space if a threshold of a measurement is crossed. `Ok(None)`: there was no reason to remove images.
+    pub(super) async fn relieve_measured(&self, measured: &MeasuredDisks) -> Result<Option<GcReport>, GcError> {
         let wanted = measured.layout().reclaim(measured.crossed().map(|observation| observation.of));
         if wanted.containers
             && let Some(containers) = &self.context.options().pressure.containers
@@ -52,11 +33,11 @@ impl PressureRelief {
         if !wanted.images {
             return Ok(None);
         }
-        all_done(self.collector.relieve().await?).map(Some)
+        all_done(self.pressure_round().await?).map(Some)
     }
 
     /// Runs the loop until `stop`.
-    pub(super) async fn run(&self, stop: &CancellationToken) {
+    pub(super) async fn relieving(&self, stop: &CancellationToken) {
         let mut pace = Pace::default();
         let mut turns = Turns::new(self.context.options().pressure.interval, None, stop);
         while turns.next().await {

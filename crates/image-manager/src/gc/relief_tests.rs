@@ -95,7 +95,7 @@ async fn the_loop_tells_once_and_tries_less_often_what_does_not_help() {
         }
         stop.cancel();
     };
-    tokio::join!(rig.manager.relief.run(&stop), drive);
+    tokio::join!(rig.manager.relieving(&stop), drive);
     assert_eq!(rig.shelf.ids().len(), 6);
 }
 

@@ -1,4 +1,4 @@
-//! [`Remover`]: removes everything that a goal selects, or the least missed images until nothing is short, with a
+//! The removals of a [`Round`]: everything that a goal selects, or the least missed images until nothing is short, with a
 //! measurement after each step. An image that cannot be removed is reported and left out; the others go on.
 
 use std::collections::BTreeSet;
@@ -6,11 +6,15 @@ use std::path::Path;
 use std::time::Duration;
 
 use cri_api::{Image, ImageSpec};
+use jiff::Timestamp;
+use tokio::sync::MutexGuard;
+use tokio::time::Instant;
 
 use super::context::GcContext;
 use super::detect::handler;
 use super::disk::{DiskSpace, Shortage, human};
 use super::inventory::inventory;
+use super::metrics::Trigger;
 use super::plan::{Plan, Removal, RemovedBecause};
 use super::report::{GcError, GcReport, RemovedImage};
 use super::select::{Goal, select};
@@ -21,17 +25,22 @@ use crate::EventType;
 /// Images removed between two measurements of the disk, where layers are known.
 const BATCH: usize = 64;
 
-/// Removes images of one round, and keeps its survey, its state and its report up to date.
-pub(super) struct Remover<'a> {
+/// A round that runs. Its removals keep its survey, its state and its report up to date.
+pub(super) struct Round<'a> {
     pub(super) context: &'a GcContext,
-    pub(super) state: &'a mut GcState,
-    pub(super) survey: &'a mut Survey,
-    pub(super) report: &'a mut GcReport,
+    pub(super) trigger: Trigger,
+    pub(super) began: Timestamp,
+    pub(super) clock: Instant,
+    /// Locked for the whole round.
+    pub(super) state: MutexGuard<'a, GcState>,
+    pub(super) survey: Survey,
+    pub(super) report: GcReport,
+    pub(super) errors: Vec<GcError>,
 }
 
-impl Remover<'_> {
+impl Round<'_> {
     fn select(&self, goal: Goal, failed: &BTreeSet<String>) -> Plan {
-        let inventory = inventory(&self.context.options().keep, self.state, self.survey, failed);
+        let inventory = inventory(&self.context.options().keep, &self.state, &self.survey, failed);
         let plan = select(&inventory, &self.survey.rules, goal, self.survey.now(self.context));
         self.context.options().metrics.kept(plan.kept.iter().map(|kept| kept.because.word()));
         plan
@@ -47,7 +56,7 @@ impl Remover<'_> {
         self.report.wanted_bytes = self.report.wanted_bytes.saturating_add(plan.frees);
         let mut failures = Vec::new();
         let mut removed = Vec::new();
-        let results = self.context.images.remove(&self.specs(&plan.remove)).await;
+        let results = self.context.remove_images(&self.specs(&plan.remove)).await;
         for (removal, result) in plan.remove.iter().zip(results) {
             match result {
                 Ok(()) => {
@@ -88,7 +97,7 @@ impl Remover<'_> {
             let exact = self.survey.layers.is_some() && left.inodes == 0;
             let mut removed = Vec::new();
             for batch in plan.remove.chunks(if exact { BATCH } else { 1 }) {
-                let results = self.context.images.remove(&self.specs(batch)).await;
+                let results = self.context.remove_images(&self.specs(batch)).await;
                 let went = batch.iter().zip(&results).filter(|(_, result)| result.is_ok());
                 let promised: u64 = went.clone().map(|(removal, _)| removal.frees).sum();
                 let all_went = went.clone().count() == batch.len();

@@ -114,3 +114,11 @@ pub(crate) fn chain(error: &GcError) -> String {
     }
     text
 }
+
+/// Result of a round: its report, and the error that kept it from doing everything.
+pub(super) type Done = (GcReport, Option<GcError>);
+
+/// Returns the report of a round that did everything, and otherwise its error.
+pub(super) fn all_done((report, error): Done) -> Result<GcReport, GcError> {
+    error.map_or(Ok(report), Err)
+}

@@ -1,53 +1,27 @@
-//! [`PullRoom`]: collects for pulls that found the disk full. One collection serves all pulls that wait for it, and needs
+//! Collections of [`ImageGcManager`] for pulls that found the disk full. One collection serves all pulls that wait for it, and needs
 //! nothing of the puller.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use tokio::sync::Mutex;
-
-use super::collector::Collector;
-use super::context::GcContext;
 use super::disk::{DiskSpace, Shortage};
+use super::manager::{ImageGcManager, LastRoom};
 use super::metrics::Trigger;
 use super::policy::GcPolicy;
 use super::report::{GcReport, chain};
 use crate::make_room::Room;
 
-/// Collections for pulls.
-pub(super) struct PullRoom {
-    context: Arc<GcContext>,
-    collector: Arc<Collector>,
-    /// Held while a collection runs; guards the result of the last one.
-    last: Mutex<LastRoom>,
-    /// Number of collections that have ended.
-    ended: AtomicU64,
-}
-
-/// Result of the last collection for a pull.
-#[derive(Clone, Debug, Default)]
-struct LastRoom {
-    /// Number of the round, counted from 1.
-    number: u64,
-    room: Room,
-}
-
-impl PullRoom {
-    pub(super) fn new(context: Arc<GcContext>, collector: Arc<Collector>) -> Self {
-        Self { context, collector, last: Mutex::default(), ended: AtomicU64::new(0) }
-    }
-
+impl ImageGcManager {
     /// Frees space for a pull; see [`MakeRoom::make_room`](crate::MakeRoom::make_room).
-    pub(super) async fn make_room(&self, needed: Option<u64>) -> Room {
-        let before = self.ended.load(Ordering::Acquire);
-        let mut last = self.last.lock().await;
+    pub(super) async fn room_for_pull(&self, needed: Option<u64>) -> Room {
+        let before = self.rooms_made.load(Ordering::Acquire);
+        let mut last = self.last_room.lock().await;
         // A collection that ended while this pull waited has freed space for this pull as well, if it was enough.
         if last.number > before && last.room.removed > 0 && (needed.is_none() || self.fits(needed).await) {
             return last.room.clone();
         }
         let result = {
             let policy = self.context.options().policy;
-            self.collector.round(Trigger::Pull, None, |space| shortage(space, &policy, needed)).await
+            self.round(Trigger::Pull, None, |space| shortage(space, &policy, needed)).await
         };
         let (report, error) = result.unwrap_or_else(|error| (GcReport::default(), Some(error)));
         let room = Room {
@@ -57,7 +31,7 @@ impl PullRoom {
             problem: error.as_ref().map(chain),
         };
         *last = LastRoom { number: last.number + 1, room: room.clone() };
-        self.ended.store(last.number, Ordering::Release);
+        self.rooms_made.store(last.number, Ordering::Release);
         room
     }
 

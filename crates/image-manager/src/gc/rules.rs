@@ -1,7 +1,7 @@
 //! [`KeepRule`] and [`Pins`]: images that the administrator of the node keeps. Patterns over names and ids; pure.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 use cri_api::Image;
@@ -12,9 +12,8 @@ use super::name_glob::NameGlob;
 /// Which images a rule is about.
 ///
 /// By name: `registry.example/team/*` one level, `registry.example/**` everything below; without a tag every tag; `*` within
-/// a part fits any text of that part. An image id, or the beginning of one with at least 12 digits, fits that image. By a
-/// label of the image, `label.KEY=VALUE`; by the namespace of the pod that used it last, `namespace=NAME`, both with `*` as in
-/// names. No name of an image has a `=` in it.
+/// a part fits any text of that part. An image id, or the beginning of one with at least 12 digits, fits that image. By the
+/// namespace of the pod that used it last: `namespace=NAME`, with `*` as in names. No name of an image has a `=` in it.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
@@ -27,20 +26,9 @@ pub struct Pattern {
 enum Of {
     /// Names, in normal form: `docker.io/library/busybox:*`; and ids. A host in any spelling is the same host.
     Name(NameGlob),
-    Label {
-        key: String,
-        value: NameGlob,
-    },
     Namespace(NameGlob),
-}
-
-/// Properties of an image that the list of the service does not hold.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct ImageDetails<'a> {
-    /// The last user: `namespace/pod/container`.
-    pub used_by: &'a str,
-    /// Labels of its config, where the config was read.
-    pub labels: Option<&'a BTreeMap<String, String>>,
+    /// A label, in pins of an earlier version. Fits no image.
+    Label,
 }
 
 /// Why a text is no pattern.
@@ -67,10 +55,8 @@ impl Pattern {
         let of = match text.split_once('=') {
             None => normal(text).and_then(|normal| NameGlob::of_names(&normal)).map(Of::Name),
             Some(("namespace", name)) if !name.is_empty() => NameGlob::new(name).map(Of::Namespace),
-            Some((key, value)) => match key.strip_prefix("label.").filter(|key| !key.is_empty()) {
-                Some(key) => NameGlob::new(value).map(|value| Of::Label { key: key.to_owned(), value }),
-                None => return wrong("before the = stands label.KEY or namespace"),
-            },
+            Some((key, _)) if is_label(key) => return wrong("rules by label were removed: name the images"),
+            Some(_) => return wrong("only namespace may be before the ="),
         };
         of.map(|of| Self { text: text.to_owned(), of }).or_else(|problem| wrong(&problem))
     }
@@ -84,33 +70,28 @@ impl Pattern {
     /// Returns true if the id or a name of an image fits, by the list of images.
     #[must_use]
     pub fn matches(&self, image: &Image) -> bool {
-        self.fits(image, ImageDetails::default())
+        self.fits(image, "")
     }
 
-    /// The same with what else is known of the image.
+    /// Returns true if an image fits whose last user, `namespace/pod/container`, is this one; empty: it is not known.
     #[must_use]
-    pub fn fits(&self, image: &Image, known: ImageDetails<'_>) -> bool {
+    pub fn fits(&self, image: &Image, last_user: &str) -> bool {
         match &self.of {
             Of::Name(glob) => {
                 let mut names = image.repo_tags.iter().chain(&image.repo_digests);
                 self.is_id(&image.id) || names.any(|name| matches_name(glob, name))
             }
-            Of::Label { key, value } => {
-                let told = image.spec.as_ref().and_then(|spec| spec.annotations.get(key));
-                let label = known.labels.and_then(|labels| labels.get(key)).or(told);
-                label.is_some_and(|label| value.matches(label))
-            }
+            Of::Label => false,
             Of::Namespace(name) => {
-                let namespace = known.used_by.split_once('/').map(|(namespace, _)| namespace);
+                let namespace = last_user.split_once('/').map(|(namespace, _)| namespace);
                 namespace.is_some_and(|namespace| name.matches(namespace))
             }
         }
     }
 
-    /// Returns true if the pattern needs the labels of images.
-    #[must_use]
-    pub fn is_of_labels(&self) -> bool {
-        matches!(self.of, Of::Label { .. })
+    /// Returns true for a stored pin of a kind that is not supported any more.
+    pub(super) fn is_obsolete(&self) -> bool {
+        self.of == Of::Label
     }
 
     fn is_id(&self, id: &str) -> bool {
@@ -118,6 +99,10 @@ impl Pattern {
         let text = self.text.strip_prefix("sha256:").unwrap_or(&self.text);
         text.len() >= 12 && text.bytes().all(|b| b.is_ascii_hexdigit()) && hex.starts_with(text)
     }
+}
+
+fn is_label(key: &str) -> bool {
+    key.strip_prefix("label.").is_some_and(|key| !key.is_empty())
 }
 
 fn matches_name(glob: &NameGlob, name: &str) -> bool {
@@ -133,10 +118,11 @@ fn matches_name(glob: &NameGlob, name: &str) -> bool {
 impl TryFrom<String> for Pattern {
     type Error = PatternError;
 
-    /// Pins that were stored. One whose host has no normal form, which no image has any more, is no reason to lose the others.
+    /// Reads a stored pin. One by a label, or one whose host has no normal form, fits no image, and is no reason to lose the others.
     fn try_from(text: String) -> Result<Self, PatternError> {
-        Self::parse(&text).or_else(|error| match (normal(&text), NameGlob::of_names(&text)) {
-            (Err(_), Ok(glob)) if !text.contains('=') => Ok(Self { of: Of::Name(glob), text }),
+        Self::parse(&text).or_else(|error| match (text.split_once('='), normal(&text), NameGlob::of_names(&text)) {
+            (Some((key, _)), ..) if is_label(key) => Ok(Self { of: Of::Label, text }),
+            (None, Err(_), Ok(glob)) => Ok(Self { of: Of::Name(glob), text }),
             _ => Err(error),
         })
     }
@@ -236,18 +222,20 @@ impl Pins {
     /// Returns the pin that matches an image, as far as that is known from the list of images.
     #[must_use]
     pub fn holds(&self, image: &Image) -> Option<&Pattern> {
-        self.hold(image, ImageDetails::default())
+        self.hold(image, "")
     }
 
-    /// The same with what else is known of the image.
+    /// Returns the pin that matches an image with this last user.
     #[must_use]
-    pub fn hold(&self, image: &Image, known: ImageDetails<'_>) -> Option<&Pattern> {
-        self.0.iter().find(|pattern| pattern.fits(image, known))
+    pub fn hold(&self, image: &Image, last_user: &str) -> Option<&Pattern> {
+        self.0.iter().find(|pattern| pattern.fits(image, last_user))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cri_api::ImageSpec;
+
     use super::*;
 
     #[test]
@@ -289,7 +277,7 @@ mod tests {
         for (text, want) in cases {
             assert_eq!(Pattern::parse(text).expect("a pattern").matches(&image), want, "{text}");
         }
-        for text in ["", "a b", "a\n", "team=web", "label.=x", "namespace="] {
+        for text in ["", "a b", "a\n", "team=web", "label.=x", "label.team=web", "namespace="] {
             let error = Pattern::parse(text).expect_err("refused").to_string();
             assert!(error.starts_with(&format!("image pattern {text:?}: ")), "{error}");
         }
@@ -339,28 +327,28 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_namespaces() {
-        let labels = BTreeMap::from([("org.example/team".to_owned(), "payments".to_owned())]);
-        let known = ImageDetails { used_by: "kube-system/coredns-0/coredns", labels: Some(&labels) };
-        let cases = [
-            ("label.org.example/team=payments", true),
-            ("label.org.example/team=pay*", true),
-            ("label.org.example/team=*", true),
-            ("label.org.example/team=web", false),
-            ("label.team=payments", false),
-            ("namespace=kube-system", true),
-            ("namespace=kube-*", true),
-            ("namespace=kube", false),
-        ];
-        for (text, want) in cases {
+    fn namespaces() {
+        for (text, want) in [("namespace=kube-system", true), ("namespace=kube-*", true), ("namespace=kube", false)] {
             let pattern = Pattern::parse(text).expect("a pattern");
-            assert_eq!(pattern.fits(&Image::default(), known), want, "{text}");
-            assert!(!pattern.matches(&Image::default()), "{text}: nothing is known");
-            assert_eq!((pattern.as_str(), pattern.is_of_labels()), (text, text.starts_with("label.")));
+            assert_eq!(pattern.fits(&Image::default(), "kube-system/coredns-0/coredns"), want, "{text}");
+            assert!(!pattern.matches(&Image::default()), "{text}: no user is known");
         }
         // A container without a pod has no namespace.
-        let lone = ImageDetails { used_by: "container 1234", labels: None };
-        assert!(!Pattern::parse("namespace=*").expect("a pattern").fits(&Image::default(), lone));
+        assert!(!Pattern::parse("namespace=*").expect("a pattern").fits(&Image::default(), "container 1234"));
+    }
+
+    #[test]
+    fn stored_pins_by_label_fit_nothing_and_keep_the_others() {
+        let text = r#"["busybox","label.team=pay*"]"#;
+        let pins: Pins = serde_json::from_str(text).expect("pins of an earlier version");
+        let annotations = [("team".to_owned(), "payments".to_owned())].into();
+        let image = Image { spec: Some(ImageSpec { annotations, ..ImageSpec::default() }), ..Image::default() };
+        assert_eq!(pins.holds(&image), None);
+        let obsolete = pins.iter().filter(|pattern| pattern.is_obsolete()).map(Pattern::as_str);
+        assert_eq!(obsolete.collect::<Vec<_>>(), ["label.team=pay*"]);
+        let named = Image { repo_tags: vec!["docker.io/library/busybox:1".into()], ..Image::default() };
+        assert!(pins.holds(&named).is_some());
+        assert_eq!(serde_json::to_string(&pins).expect("plain data"), text, "it can still be removed by its text");
     }
 
     #[test]

@@ -5,8 +5,6 @@
 //! better a choice the more it frees, the longer it was unused, and the less it costs to pull it again. Pre-pulled images
 //! are removed last: only for a goal that all other images together do not reach.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -34,8 +32,6 @@ pub struct Item<'a> {
     pub own_bytes: u64,
     /// Numbers of its layers in [`Inventory::layers`], each once; empty where layers are not known.
     pub layers: &'a [u32],
-    /// The repository for [`Rules::minimum_copies`]; empty: none.
-    pub repository: &'a str,
 }
 
 /// All images and layers on the node.
@@ -54,20 +50,6 @@ pub struct Rules {
     pub min_age: Duration,
     /// An image that was never used, and is on the node for less than this, counts as pre-pulled: it is removed last.
     pub protect_unused: Duration,
-    /// Number of images that are kept of each repository, the last used ones.
-    pub minimum_copies: usize,
-    /// The order in which images are removed.
-    pub order: Order,
-}
-
-/// The order in which images are removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// Images that free much, were not used for long and are cheap to pull again go first.
-    #[default]
-    LeastHarm,
-    /// As the kubelet: the least recently used first; those never used before all others, the first detected first.
-    LeastRecentlyUsed,
 }
 
 /// Goal of a collection.
@@ -92,9 +74,8 @@ const LEAST_IDLE_SECONDS: f64 = 60.0;
 #[must_use]
 pub fn select(inventory: &Inventory<'_>, rules: &Rules, goal: Goal, now: Timestamp) -> Plan {
     let items = &inventory.items;
-    let mut walls: Vec<Option<Because>> =
+    let walls: Vec<Option<Because>> =
         items.iter().map(|item| item.must_stay.clone().or_else(|| too_young(item, rules, goal, now))).collect();
-    keep_copies(items, rules, &mut walls);
     let protected: Vec<Option<Timestamp>> = items.iter().map(|item| protected_until(item, rules, now)).collect();
     let (reason, target) = match goal {
         Goal::Free(bytes) => (RemovedBecause::Space, bytes),
@@ -106,12 +87,12 @@ pub fn select(inventory: &Inventory<'_>, rules: &Rules, goal: Goal, now: Timesta
     };
     let mut because: Vec<Option<Because>> = walls.iter().zip(&protected).map(spare).collect();
     let mut account = Account::new(inventory, &because);
-    let mut picked = pick(inventory, rules, &because, &protected, &mut account, target, now);
+    let mut picked = pick(inventory, &because, &protected, &mut account, target, now);
     if account.freed < target {
         // All the others do not reach the goal.
         because = walls;
         account = Account::new(inventory, &because);
-        picked = pick(inventory, rules, &because, &protected, &mut account, target, now);
+        picked = pick(inventory, &because, &protected, &mut account, target, now);
     }
     if matches!(goal, Goal::Free(_)) {
         give_back(&mut picked, &protected, &mut account, target);
@@ -167,29 +148,6 @@ fn since(then: Timestamp, now: Timestamp) -> Duration {
 
 fn idle_since(item: &Item<'_>) -> Timestamp {
     item.last_used.map_or(item.first_detected, |used| used.max(item.first_detected))
-}
-
-/// Keeps the last used images of each repository.
-fn keep_copies(items: &[Item<'_>], rules: &Rules, because: &mut [Option<Because>]) {
-    if rules.minimum_copies == 0 {
-        return;
-    }
-    let mut repositories: HashMap<&str, Vec<usize>> = HashMap::new();
-    for (number, item) in items.iter().enumerate().filter(|(_, item)| !item.repository.is_empty()) {
-        repositories.entry(item.repository).or_default().push(number);
-    }
-    for (repository, mut copies) in repositories {
-        // An image that must stay anyway counts as a copy as well, and as the first one.
-        copies.sort_by_key(|&number| {
-            (because[number].is_none(), Reverse(idle_since(&items[number])), Reverse(items[number].id))
-        });
-        for &number in copies.iter().take(rules.minimum_copies) {
-            because[number].get_or_insert_with(|| Because::MinimumCopies {
-                repository: repository.to_owned(),
-                copies: rules.minimum_copies,
-            });
-        }
-    }
 }
 
 /// Bytes that would be freed, kept up to date as images are selected and released.
@@ -272,23 +230,18 @@ struct Rank {
 /// Takes images in order of removal, the protected ones last, until the target is reached or none is left.
 fn pick(
     inventory: &Inventory<'_>,
-    rules: &Rules,
     because: &[Option<Because>],
     protected: &[Option<Timestamp>],
     account: &mut Account<'_>,
     target: u64,
     now: Timestamp,
 ) -> Vec<usize> {
-    let harm_of = |number: usize, item: &Item<'_>| match rules.order {
-        Order::LeastRecentlyUsed => 0.0,
-        Order::LeastHarm => harm(item, account.share(number), now),
-    };
     let items = &inventory.items;
     let mut ranks: Vec<Rank> = Vec::with_capacity(items.len());
     ranks.extend(items.iter().enumerate().filter(|(number, _)| because[*number].is_none()).map(|(number, item)| {
         Rank {
             protected: protected[number].is_some(),
-            harm: harm_of(number, item),
+            harm: harm(item, account.share(number), now),
             times: (item.last_used.map_or(i128::MIN, Timestamp::as_nanosecond), item.first_detected.as_nanosecond()),
             number,
         }

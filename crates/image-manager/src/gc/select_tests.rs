@@ -22,13 +22,10 @@ fn item(id: &'static str, bytes: u64, first: i64, used: Option<i64>) -> Item<'st
         weight: 1.0,
         own_bytes: bytes,
         layers: &[],
-        repository: "",
     }
 }
 
-fn rules(order: Order) -> Rules {
-    Rules { min_age: Duration::from_secs(120), protect_unused: Duration::ZERO, minimum_copies: 0, order }
-}
+const RULES: Rules = Rules { min_age: Duration::from_secs(120), protect_unused: Duration::ZERO };
 
 /// Returns the ids of the removed images, in order.
 fn removed<'a>(inventory: &Inventory<'a>, plan: &Plan) -> Vec<&'a str> {
@@ -41,12 +38,13 @@ fn why(inventory: &Inventory<'_>, plan: &Plan, id: &str) -> Option<&'static str>
 
 #[test]
 fn the_kubelets_order() {
-    // (upstream's name, images, bytes wanted, removed images)
+    // (upstream's name, images, bytes wanted, removed images). Images that differ in their last use alone have the same size: the number of
+    // bytes counts as well, unlike in the kubelet.
     let used = || Because::InUse { by: "x".into() };
     let cases = [
         (
             "upstream: gc/TestFreeSpaceRemoveByLeastRecentlyUsed",
-            vec![item("0", 1024, 10, Some(20)), item("1", 2048, 10, Some(30))],
+            vec![item("0", 1024, 10, Some(20)), item("1", 1024, 10, Some(30))],
             1024,
             vec!["0"],
         ),
@@ -89,7 +87,7 @@ fn the_kubelets_order() {
     ];
     for (name, items, wanted, want) in cases {
         let inventory = Inventory { items, layers: &[] };
-        let plan = select(&inventory, &rules(Order::LeastRecentlyUsed), Goal::Free(wanted), at(NOW));
+        let plan = select(&inventory, &RULES, Goal::Free(wanted), at(NOW));
         assert_eq!(removed(&inventory, &plan), want, "{name}");
         let bytes: u64 = plan.remove.iter().map(|removal| removal.frees).sum();
         assert_eq!(plan.frees, bytes, "{name}");
@@ -103,7 +101,7 @@ fn goals_beside_space() {
         vec![used, item("old", 1, 0, Some(100)), item("fresh", 1, NOW - 60, None), item("idle", 1, 0, Some(NOW - 500))];
     let inventory = Inventory { items, layers: &[] };
     let gone = |goal| {
-        let plan = select(&inventory, &rules(Order::LeastHarm), goal, at(NOW));
+        let plan = select(&inventory, &RULES, goal, at(NOW));
         let mut gone = removed(&inventory, &plan);
         gone.sort_unstable();
         (gone, why(&inventory, &plan, "fresh"), why(&inventory, &plan, "idle"))
@@ -122,7 +120,7 @@ fn minimum_age_is_reached_exactly() {
     // upstream: gc/TestGarbageCollectImageNotOldEnough
     for (age, goes) in [(0, false), (119, false), (120, true)] {
         let inventory = Inventory { items: vec![item("0", 1024, NOW - age, None)], layers: &[] };
-        let plan = select(&inventory, &rules(Order::LeastRecentlyUsed), Goal::Free(1024), at(NOW));
+        let plan = select(&inventory, &RULES, Goal::Free(1024), at(NOW));
         assert_eq!(plan.remove.len(), usize::from(goes), "{age}");
     }
 }
@@ -135,17 +133,17 @@ fn shared_layers_free_nothing_while_somebody_uses_them() {
     // The big layer is the pinned one's as well.
     let items = vec![with("a", &[0, 1], None), with("b", &[0], None), with("c", &[0, 2], kept)];
     let inventory = Inventory { items, layers: &layers };
-    let plan = select(&inventory, &rules(Order::LeastHarm), Goal::Free(10 * MIB), at(NOW));
+    let plan = select(&inventory, &RULES, Goal::Free(10 * MIB), at(NOW));
     assert_eq!((removed(&inventory, &plan), plan.frees), (vec!["a"], 50 * MIB));
     // More than there is to get: what frees nothing stays all the same.
-    let plan = select(&inventory, &rules(Order::LeastHarm), Goal::Free(500 * MIB), at(NOW));
+    let plan = select(&inventory, &RULES, Goal::Free(500 * MIB), at(NOW));
     assert_eq!((removed(&inventory, &plan), plan.frees), (vec!["a"], 50 * MIB));
     assert_eq!(why(&inventory, &plan, "b"), Some("not-needed"));
 
     // A layer of removed images only: both of its users have to be removed.
     let items = vec![with("a", &[0], None), with("b", &[0], None), with("c", &[1], None)];
     let inventory = Inventory { items, layers: &layers };
-    let plan = select(&inventory, &rules(Order::LeastHarm), Goal::Free(80 * MIB), at(NOW));
+    let plan = select(&inventory, &RULES, Goal::Free(80 * MIB), at(NOW));
     assert_eq!(plan.frees, 100 * MIB);
     let mut gone = removed(&inventory, &plan);
     gone.sort_unstable();
@@ -157,7 +155,7 @@ fn shared_layers_free_nothing_while_somebody_uses_them() {
 fn least_harm() {
     let choose = |items: Vec<Item<'static>>, wanted: u64| {
         let inventory = Inventory { items, layers: &[] };
-        let plan = select(&inventory, &rules(Order::LeastHarm), Goal::Free(wanted), at(NOW));
+        let plan = select(&inventory, &RULES, Goal::Free(wanted), at(NOW));
         removed(&inventory, &plan)
     };
     // As big: the longer unused one.
@@ -177,22 +175,19 @@ fn least_harm() {
 }
 
 #[test]
-fn copies_and_protection() {
-    let copy = |id, used: i64| Item { repository: "r/a", ..item(id, MIB, 0, Some(used)) };
+fn protected_images_are_removed_last() {
+    let used = |id, used: i64| item(id, MIB, 0, Some(used));
     let protected = Item { protected_until: Some(at(NOW + 1)), ..item("p", MIB, 0, None) };
     let over = Item { protected_until: Some(at(NOW)), ..item("q", MIB, 0, None) };
-    let items = vec![protected, copy("1", 100), copy("3", 300), copy("2", 200), over];
+    let items = vec![protected, used("1", 100), used("3", 300), used("2", 200), over];
     let inventory = Inventory { items, layers: &[] };
-    let rules = Rules { minimum_copies: 2, ..rules(Order::LeastRecentlyUsed) };
-    let plan = select(&inventory, &rules, Goal::AllUnused, at(NOW));
-    // Protected images are removed as well, last; copies are kept by rule.
-    assert_eq!(removed(&inventory, &plan), ["q", "1", "p"]);
-    assert_eq!(why(&inventory, &plan, "2"), Some("minimum-copies"));
+    let plan = select(&inventory, &RULES, Goal::AllUnused, at(NOW));
+    assert_eq!(removed(&inventory, &plan), ["q", "1", "2", "3", "p"]);
     let until: Vec<_> = plan.remove.iter().map(|removal| removal.protected_until).collect();
-    assert_eq!(until, [None, None, Some(at(NOW + 1))]);
+    assert_eq!(until, [None, None, None, None, Some(at(NOW + 1))]);
     assert_eq!(plan.remove[0].why(), "unused");
     assert_eq!(
-        plan.remove[2].why(),
+        plan.remove[4].why(),
         "unused, although it was pulled before its use and is protected until 1970-01-12T13:46:41Z"
     );
 }
@@ -200,7 +195,7 @@ fn copies_and_protection() {
 /// A protected image that frees `p`, and two others that free 10 MiB and 20 MiB.
 fn with_protected(p: u64) -> Vec<Item<'static>> {
     let protected = Item { protected_until: Some(at(NOW + 1)), ..item("p", p * MIB, 0, None) };
-    vec![protected, item("a", 10 * MIB, 0, Some(100)), item("b", 20 * MIB, 0, Some(200))]
+    vec![protected, item("a", 10 * MIB, 0, Some(100)), item("b", 20 * MIB, 0, Some(500_000))]
 }
 
 #[test]
@@ -208,7 +203,7 @@ fn what_was_brought_ahead_of_its_use_goes_last() {
     let layers = [0];
     let plan_of = |items: Vec<Item<'static>>, exact: bool, goal| {
         let inventory = Inventory { items, layers: if exact { &layers } else { &[] } };
-        let plan = select(&inventory, &rules(Order::LeastRecentlyUsed), goal, at(NOW));
+        let plan = select(&inventory, &RULES, goal, at(NOW));
         let gone: Vec<String> = removed(&inventory, &plan).into_iter().map(str::to_owned).collect();
         (gone, why(&inventory, &plan, "p"), plan)
     };
@@ -243,7 +238,7 @@ fn protection_ends_no_minimum_age() {
     let young = Item { protected_until: Some(at(NOW + 100)), ..item("y", MIB, NOW - 119, None) };
     let unused = item("u", MIB, NOW - 121, None);
     let inventory = Inventory { items: vec![young, unused], layers: &[] };
-    let rules = Rules { protect_unused: Duration::from_secs(3600), ..rules(Order::LeastHarm) };
+    let rules = Rules { protect_unused: Duration::from_secs(3600), ..RULES };
     for goal in [Goal::Free(2 * MIB), Goal::AllUnused, Goal::OlderThan(Duration::ZERO)] {
         let plan = select(&inventory, &rules, goal, at(NOW));
         assert_eq!((removed(&inventory, &plan), why(&inventory, &plan, "y")), (vec!["u"], Some("too-young")));
@@ -263,7 +258,6 @@ struct Drawn {
     protected: bool,
     own: u64,
     layers: Vec<u32>,
-    repository: usize,
 }
 
 impl Drawn {
@@ -277,9 +271,15 @@ fn drawn(layers: usize) -> impl Strategy<Value = Drawn> {
     let times = (0..NOW, proptest::option::of(0..NOW));
     let flags = (proptest::bool::weighted(0.2), proptest::bool::weighted(0.1));
     let layers = proptest::collection::btree_set(0..u32::try_from(layers).expect("few"), 0..4);
-    let bytes = (0..1000_u64, layers, 0..3_usize);
-    ("[a-z]{6}", times, flags, bytes).prop_map(|(id, (first, used), (stays, protected), (own, layers, repository))| {
-        Drawn { id, first, used, stays, protected, own, layers: layers.into_iter().collect(), repository }
+    let bytes = (0..1000_u64, layers);
+    ("[a-z]{6}", times, flags, bytes).prop_map(|(id, (first, used), (stays, protected), (own, layers))| Drawn {
+        id,
+        first,
+        used,
+        stays,
+        protected,
+        own,
+        layers: layers.into_iter().collect(),
     })
 }
 
@@ -294,7 +294,6 @@ fn inventory<'a>(drawn: &'a [Drawn], layers: &'a [u64]) -> Inventory<'a> {
         weight: 1.0,
         own_bytes: d.own,
         layers: &d.layers,
-        repository: ["r/a", "r/b", "r/c"][d.repository],
     });
     Inventory { items: items.collect(), layers }
 }
@@ -315,23 +314,21 @@ proptest! {
         layers in proptest::collection::vec(0..5000_u64, 8),
         wanted in 0..20_000_u64,
         kind in 0..3,
-        lru in any::<bool>(),
         seed in any::<u64>(),
-        (minimum_copies, protect_unused) in (0..3_usize, prop_oneof![Just(0), 0..NOW]),
+        protect_unused in prop_oneof![Just(0), 0..NOW],
     ) {
         let mut images = images;
         images.sort_by(|a, b| a.id.cmp(&b.id));
         images.dedup_by(|a, b| a.id == b.id);
-        let order = if lru { Order::LeastRecentlyUsed } else { Order::LeastHarm };
         let goal = match kind {
             0 => Goal::Free(wanted),
             1 => Goal::AllUnused,
             _ => Goal::OlderThan(Duration::from_secs(wanted * 50)),
         };
         let protect_unused = Duration::from_secs(protect_unused.unsigned_abs());
-        let rules = |order| Rules { minimum_copies, protect_unused, ..rules(order) };
+        let rules = Rules { protect_unused, ..RULES };
         let inventory = inventory(&images, &layers);
-        let plan = select(&inventory, &rules(order), goal, at(NOW));
+        let plan = select(&inventory, &rules, goal, at(NOW));
 
         // Every image is named once.
         let mut named: Vec<usize> =
@@ -344,13 +341,6 @@ proptest! {
             prop_assert!(!image.stays && NOW - image.first >= 120);
             prop_assert_eq!(removal.protected_until.is_some(), image.is_protected(protect_unused));
         }
-        // The minimum number of copies of each repository stays, as far as there are enough.
-        for repository in 0..3 {
-            let of = |number: &usize| images[*number].repository == repository;
-            let here = (0..images.len()).filter(of).count();
-            let stay = plan.kept.iter().map(|kept| kept.image).filter(of).count();
-            prop_assert!(stay >= minimum_copies.min(here));
-        }
         // The promised bytes are those that are really freed.
         let gone: Vec<usize> = plan.remove.iter().map(|r| r.image).collect();
         let really = in_use(&inventory, &[]) - in_use(&inventory, &gone);
@@ -359,7 +349,7 @@ proptest! {
         prop_assert_eq!(plan.frees, plan.remove.iter().map(|r| r.frees).sum::<u64>());
         if let Goal::Free(wanted) = goal {
             // Enough, or all that there is to get.
-            let all = select(&inventory, &rules(order), Goal::AllUnused, at(NOW));
+            let all = select(&inventory, &rules, Goal::AllUnused, at(NOW));
             prop_assert!(plan.frees >= wanted || plan.frees == all.frees);
             // Nothing that could be left out.
             for &spare in &gone {
@@ -376,7 +366,7 @@ proptest! {
             shuffled.swap(at, usize::try_from((state >> 33) % (at as u64 + 1)).expect("small"));
         }
         let other = super::tests::inventory(&shuffled, &layers);
-        let again = select(&other, &rules(order), goal, at(NOW));
+        let again = select(&other, &rules, goal, at(NOW));
         prop_assert_eq!(removed(&inventory, &plan), removed(&other, &again));
         prop_assert_eq!(plan.frees, again.frees);
     }
@@ -389,7 +379,6 @@ proptest! {
         layers in proptest::collection::vec(0..5000_u64, 8),
         wanted in 0..20_000_u64,
         kind in 0..3,
-        lru in any::<bool>(),
         exact in any::<bool>(),
         protect_unused in prop_oneof![Just(0), 0..NOW],
     ) {
@@ -400,14 +389,13 @@ proptest! {
             images.iter_mut().for_each(|image| image.layers.clear());
         }
         let layers = if exact { layers } else { Vec::new() };
-        let order = if lru { Order::LeastRecentlyUsed } else { Order::LeastHarm };
         let goal = match kind {
             0 => Goal::Free(wanted),
             1 => Goal::AllUnused,
             _ => Goal::OlderThan(Duration::from_secs(wanted * 50)),
         };
         let protect_unused = Duration::from_secs(protect_unused.unsigned_abs());
-        let rules = Rules { protect_unused, ..rules(order) };
+        let rules = Rules { protect_unused, ..RULES };
         let of = |images: &[Drawn]| {
             let inventory = inventory(images, &layers);
             select(&inventory, &rules, goal, at(NOW))

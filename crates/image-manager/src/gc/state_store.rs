@@ -1,4 +1,4 @@
-//! [`StateStore`]: the usage history, the pins and the labels in memory, kept equal to [`StateFiles`]. Its lock is held for
+//! [`StateStore`]: the usage history and the pins in memory, kept equal to [`StateFiles`]. Its lock is held for
 //! a whole round, so that rounds do not overlap.
 
 use std::path::PathBuf;
@@ -8,9 +8,8 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::detect::handler;
 use super::history::UsageHistory;
-use super::labels::ImageLabels;
 use super::report::{GcError, chain};
-use super::rules::{ImageDetails, Pins};
+use super::rules::Pins;
 use super::state_files::{StateError, StateFiles};
 
 /// The state that rounds work on.
@@ -22,15 +21,12 @@ pub(super) struct GcState {
     /// States of the files that this state was read from or written to.
     usage_stamp: Option<FileIdentity>,
     pins_stamp: Option<FileIdentity>,
-    /// Labels of images by id, where a rule asks for them. An id names its config, so they never change.
-    pub(super) labels: ImageLabels,
 }
 
 impl GcState {
-    /// Properties of an image that the list does not hold.
-    pub(super) fn known(&self, image: &cri_api::Image) -> ImageDetails<'_> {
-        let record = self.history.get(&image.id, handler(image));
-        ImageDetails { used_by: record.map_or("", |record| &record.used_by), labels: self.labels.get(&image.id) }
+    /// Returns the last user of an image, `namespace/pod/container`; empty if it is not known.
+    pub(super) fn last_user(&self, image: &cri_api::Image) -> &str {
+        self.history.get(&image.id, handler(image)).map_or("", |record| &record.used_by)
     }
 }
 
@@ -71,6 +67,9 @@ impl StateStore {
         if let Some(read) = pins {
             warn(read.aside);
             if let Some(pins) = read.state {
+                for pattern in pins.iter().filter(|pattern| pattern.is_obsolete()) {
+                    tracing::warn!(%pattern, "a pin by label fits no image any more: pin the images by name");
+                }
                 state.pins = pins;
             }
             state.pins_stamp = read.stamp;

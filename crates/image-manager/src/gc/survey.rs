@@ -10,7 +10,6 @@ use tokio::time::Instant;
 
 use super::context::GcContext;
 use super::detect::{AlwaysUsed, Detected, detect_at};
-use super::labels::fetch_labels;
 use super::report::GcError;
 use super::select::Rules;
 use super::state_store::GcState;
@@ -54,7 +53,6 @@ impl Survey {
         rules.min_age = min_age.unwrap_or(rules.min_age);
         let pulls = holds.names(rules.min_age);
         let always = AlwaysUsed { sandbox_image: &options.sandbox_image, volumes: &volumes, pulls: &pulls };
-        fetch_labels(context, &mut state.labels, &state.pins, &images).await;
         let detected = detect_at(&mut state.history, &images, &containers, always, moment);
         Ok(Self { images, containers, detected, layers, rules, at })
     }

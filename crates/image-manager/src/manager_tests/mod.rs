@@ -33,8 +33,6 @@ const SERIAL: PullerOptions = PullerOptions {
     ageing: Duration::from_secs(60),
     coalesce: false,
     progress_deadline: None,
-    minimum_rate: None,
-    deadline: None,
 };
 const PARALLEL: PullerOptions = PullerOptions { serialize: false, ..SERIAL };
 

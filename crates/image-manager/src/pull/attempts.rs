@@ -1,4 +1,4 @@
-//! [`Attempts`]: tries one credential after the other until a pull succeeds, and gives a pull up that breaks a limit.
+//! [`Attempts`]: tries one credential after the other until a pull succeeds, and gives a pull up that stalls.
 //! It does not choose credentials and does not log them.
 
 use std::sync::Arc;
@@ -8,9 +8,7 @@ use credentials::Candidate;
 use cri_api::{Error, ImageService, Kind, PullImageRequest, Reason};
 
 use super::monitor::ProgressMonitor;
-use super::progress::{Exceeded, Limits};
 use super::throttle::Throttle;
-use super::time::Timeline;
 use crate::Cause;
 
 /// A failed attempt.
@@ -44,10 +42,9 @@ impl Failed {
 pub(super) struct Attempts<'a> {
     pub(super) service: &'a dyn ImageService,
     pub(super) throttle: &'a Throttle,
-    pub(super) time: &'a Timeline,
     pub(super) monitor: &'a ProgressMonitor,
-    pub(super) limits: Limits,
-    pub(super) deadline: Option<Duration>,
+    /// Longest time without progress; `None`: no limit.
+    pub(super) stall_limit: Option<Duration>,
 }
 
 /// Logs the credentials that were refused before a later one worked: this pull returns no error that would name them.
@@ -67,7 +64,6 @@ impl Attempts<'_> {
         request: &PullImageRequest,
         candidates: &[Candidate],
     ) -> Result<(String, Option<usize>), Failed> {
-        let deadline = self.deadline.map(|limit| (limit, self.time.now().saturating_add(limit)));
         let (mut tries, mut given_up) = (Vec::new(), false);
         let request_name = request.image.image.clone();
         for index in 0..candidates.len().max(1) {
@@ -80,7 +76,7 @@ impl Attempts<'_> {
             }
             let auth = candidates.get(index).map(|candidate| candidate.auth.clone());
             let request = PullImageRequest { auth, progress: self.monitor.sink(), ..request.clone() };
-            let exceeded = tokio::select! {
+            let stalled = tokio::select! {
                 result = self.service.pull_image(request) => match result {
                     Ok(image_ref) => {
                         name_refused(&request_name, &tries, candidates, index);
@@ -97,20 +93,13 @@ impl Attempts<'_> {
                         continue;
                     }
                 },
-                exceeded = self.monitor.exceeded(self.limits) => exceeded,
-                exceeded = self.overdue(deadline) => exceeded,
+                stalled = self.monitor.stalled(self.stall_limit) => stalled,
             };
-            // The next credential would be as slow.
-            tries.push(Try { candidate, error: Error::new(Kind::DeadlineExceeded, exceeded.to_string()) });
+            // The next credential would stall as well.
+            tries.push(Try { candidate, error: Error::new(Kind::DeadlineExceeded, stalled.to_string()) });
             given_up = true;
             break;
         }
         Err(Failed { tries: tries.into(), given_up })
-    }
-
-    async fn overdue(&self, deadline: Option<(Duration, Duration)>) -> Exceeded {
-        let Some((limit, at)) = deadline else { return std::future::pending().await };
-        self.time.until(at).await;
-        Exceeded::Long { limit, seen: self.monitor.seen() }
     }
 }

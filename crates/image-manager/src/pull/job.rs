@@ -135,10 +135,8 @@ impl Work {
         let attempts = Attempts {
             service: &*context.service,
             throttle: &context.throttle,
-            time: &context.time,
             monitor: &job.shared().monitor,
-            limits: options.speed(),
-            deadline: options.overall(),
+            stall_limit: options.stall_limit(),
         };
         let span = tracing::debug_span!("pull_image", image = self.spec.image);
         let result = attempts.make(&request, &self.candidates).instrument(span).await;

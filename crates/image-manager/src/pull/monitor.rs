@@ -7,7 +7,7 @@ use std::time::Duration;
 use base::single_flight::Subscription;
 use cri_api::{ProgressSink, PullEvent};
 
-use super::progress::{Exceeded, Limits, Progress, Seen};
+use super::progress::{Progress, Stalled};
 use super::time::Timeline;
 use crate::Metrics;
 
@@ -53,23 +53,18 @@ impl ProgressMonitor {
         ProgressSink::new(move |event| hub.send(&event))
     }
 
-    /// Returns the progress of the pull.
-    pub(super) fn seen(&self) -> Seen {
-        self.hub.with(|progress| progress.seen())
-    }
-
     /// Returns true if the service reported that it has not begun to make the image visible.
     pub(super) fn is_before_commit(&self) -> bool {
         self.hub.with(|progress| progress.is_before_commit())
     }
 
-    /// Waits until a limit is not kept.
-    pub(super) async fn exceeded(&self, limits: Limits) -> Exceeded {
+    /// Waits until the pull has made no progress for as long as the limit; for ever without one.
+    pub(super) async fn stalled(&self, limit: Option<Duration>) -> Stalled {
+        let Some(limit) = limit else { return std::future::pending().await };
         loop {
-            match self.hub.with(|progress| progress.judge(limits, self.time.now())) {
-                Ok(Duration::MAX) => std::future::pending().await,
+            match self.hub.with(|progress| progress.judge(limit, self.time.now())) {
                 Ok(again) => self.time.until(again).await,
-                Err(exceeded) => return exceeded,
+                Err(stalled) => return stalled,
             }
         }
     }

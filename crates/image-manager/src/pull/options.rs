@@ -1,9 +1,7 @@
-//! [`PullerOptions`]: how many pulls there may be, how fast they may begin, and how long one may take. Plain data; the
+//! [`PullerOptions`]: how many pulls there may be, how fast they may begin, and how long one may stall. Plain data; the
 //! binary makes it of its configuration.
 
 use std::time::Duration;
-
-use super::progress;
 
 /// How pulls are ordered, limited and shared.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,12 +30,6 @@ pub struct PullerOptions {
     /// Ends a pull that resolves its name or fetches layers, and has received no byte for this long
     /// (`imagePullProgressDeadline`). Needs a service that reports progress. `None` and 0: it may stall for ever.
     pub progress_deadline: Option<Duration>,
-    /// Ends a pull whose layers are fetched more slowly than this, in bytes per second over half a minute, and are not
-    /// unpacked any faster either (`imagePullMinimumRate`). Needs a service that reports progress. `None` and 0: no limit.
-    pub minimum_rate: Option<u64>,
-    /// Ends a pull that takes longer, every attempt included, the wait for its turn not (`imagePullDeadline`). `None` and
-    /// 0: it may take its time.
-    pub deadline: Option<Duration>,
 }
 
 impl Default for PullerOptions {
@@ -53,24 +45,14 @@ impl Default for PullerOptions {
             ageing: Duration::from_secs(60),
             coalesce: true,
             progress_deadline: None,
-            minimum_rate: None,
-            deadline: None,
         }
     }
 }
 
 impl PullerOptions {
-    /// Limits of a pull's speed.
-    pub(super) fn speed(&self) -> progress::Limits {
-        progress::Limits {
-            idle: self.progress_deadline.filter(|limit| !limit.is_zero()),
-            rate: self.minimum_rate.filter(|&limit| limit > 0),
-        }
-    }
-
-    /// How long a pull may take; `None`: no limit.
-    pub(super) fn overall(&self) -> Option<Duration> {
-        self.deadline.filter(|limit| !limit.is_zero())
+    /// Returns the longest time without progress; `None`: no limit.
+    pub(super) fn stall_limit(&self) -> Option<Duration> {
+        self.progress_deadline.filter(|limit| !limit.is_zero())
     }
 }
 
@@ -80,13 +62,8 @@ mod tests {
 
     #[test]
     fn nothing_and_zero_are_no_limit() {
-        let nothing = PullerOptions {
-            progress_deadline: Some(Duration::ZERO),
-            minimum_rate: Some(0),
-            deadline: Some(Duration::ZERO),
-            ..PullerOptions::default()
-        };
-        let speed = nothing.speed();
-        assert_eq!((speed.idle, speed.rate, nothing.overall()), (None, None, None));
+        for progress_deadline in [None, Some(Duration::ZERO)] {
+            assert_eq!(PullerOptions { progress_deadline, ..PullerOptions::default() }.stall_limit(), None);
+        }
     }
 }

@@ -1,7 +1,7 @@
-//! [`Progress`]: the state of a pull, from the progress events of its service, and whether the pull is fast enough. Pure:
+//! [`Progress`]: the state of a pull, from the progress events of its service, and whether the pull stalls. Pure:
 //! the caller passes the time. The [`ProgressMonitor`](super::monitor::ProgressMonitor) keeps one for each pull.
 //!
-//! The limits do not apply to a service that reports no progress, nor while a pull neither resolves its name nor fetches a
+//! The limit does not apply to a service that reports no progress, nor while a pull neither resolves its name nor fetches a
 //! layer, because it commits, unpacks, or waits for a layer of another pull.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -15,30 +15,19 @@ use base::GoDuration;
 
 use super::in_flight::{LayerInFlight, PullStep};
 
-/// Over how long the rate is measured.
-pub(super) const WINDOW: Duration = Duration::from_secs(30);
-/// How far apart the measurements are.
+/// Period over which the rate is measured.
+const WINDOW: Duration = Duration::from_secs(3);
+/// Interval between the measurements.
 const STEP: Duration = Duration::from_secs(1);
-/// Over how long the rate is measured that people see.
-const SHOWN_WINDOW: Duration = Duration::from_secs(3);
 /// Less time than this says nothing of a rate.
 const SHORTEST_WINDOW: Duration = Duration::from_millis(200);
 
-/// Limits of a pull's speed.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Limits {
-    /// No byte and no other change for so long.
-    pub(super) idle: Option<Duration>,
-    /// Bytes per second over [`WINDOW`].
-    pub(super) rate: Option<u64>,
-}
-
-/// A limit that was not kept, and what was seen.
+/// A pull without progress for longer than the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exceeded {
-    Idle { limit: Duration, idle: Duration, seen: Seen },
-    Slow { limit: u64, rate: u64, seen: Seen },
-    Long { limit: Duration, seen: Seen },
+pub(super) struct Stalled {
+    limit: Duration,
+    idle: Duration,
+    seen: Seen,
 }
 
 /// Progress of a pull.
@@ -80,22 +69,15 @@ pub(super) struct Progress {
     fetching: usize,
     /// When something changed last.
     changed: Duration,
-    /// All bytes that were fetched and unpacked.
-    sum: Sum,
-    /// Samples of the sum with their times, oldest first. Cleared when fetching starts again.
-    measured: VecDeque<(Duration, Sum)>,
+    /// Bytes that were fetched.
+    received: u64,
+    /// Samples of these bytes with their times, oldest first. Cleared when fetching starts again.
+    measured: VecDeque<(Duration, u64)>,
 }
 
 #[derive(Debug, Default)]
 struct Layer {
     state: Option<LayerState>,
-    done: u64,
-    unpacked: u64,
-}
-
-/// Bytes of all layers.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sum {
     done: u64,
     unpacked: u64,
 }
@@ -123,14 +105,14 @@ impl Progress {
                     return 0;
                 }
                 came = more(&mut layer.done, *done);
-                self.sum.done += came;
+                self.received += came;
             }
             PullEvent::Unpacked { digest, done } => {
                 let layer = self.layers.entry(digest.clone()).or_default();
                 if layer.unpacked == *done {
                     return 0;
                 }
-                self.sum.unpacked += more(&mut layer.unpacked, *done);
+                layer.unpacked = *done;
             }
             PullEvent::Committing => self.committing = true,
         }
@@ -160,43 +142,19 @@ impl Progress {
             .chain(self.committing.then_some(PullEvent::Committing))
     }
 
-    /// Checks the limits. Returns the time of the next check if they are kept.
+    /// Checks that the pull does not stall. Returns the time of the next check.
     ///
     /// # Errors
-    /// The limit that was not kept.
-    pub(super) fn judge(&mut self, limits: Limits, now: Duration) -> Result<Duration, Exceeded> {
-        let mut again = Duration::MAX;
-        if let Some(limit) = limits.idle {
-            let asks = self.fetching() || self.is_resolving();
-            let since = if asks { self.changed } else { now };
-            let idle = now.saturating_sub(since);
-            if idle >= limit && asks {
-                return Err(Exceeded::Idle { limit, idle, seen: self.seen() });
-            }
-            again = again.min(since + limit);
+    /// No byte and no other change for as long as the limit.
+    pub(super) fn judge(&self, limit: Duration, now: Duration) -> Result<Duration, Stalled> {
+        let asks = self.fetching() || self.is_resolving();
+        let since = if asks { self.changed } else { now };
+        let idle = now.saturating_sub(since);
+        if idle >= limit && asks {
+            return Err(Stalled { limit, idle, seen: self.seen() });
         }
-        if let Some(limit) = limits.rate {
-            if self.fetching() {
-                self.measure(now);
-            }
-            match self.measured.front() {
-                Some((since, then)) if self.fetching() && now.saturating_sub(*since) >= WINDOW => {
-                    // Few compressed bytes can hold a great many files: if the disk is slow, the registry is not to
-                    // blame.
-                    let bytes = (self.sum.done - then.done).max(self.sum.unpacked - then.unpacked);
-                    let millis = u64::try_from(now.saturating_sub(*since).as_millis()).unwrap_or(u64::MAX);
-                    let rate = bytes.saturating_mul(1000) / millis;
-                    if rate < limit {
-                        return Err(Exceeded::Slow { limit, rate, seen: self.seen() });
-                    }
-                    again = again.min(now + STEP);
-                }
-                Some((since, _)) if self.fetching() => again = again.min(*since + WINDOW),
-                _ => again = again.min(now + WINDOW),
-            }
-        }
-        // A deadline of nothing must not make its watcher spin.
-        Ok(again.max(now + Duration::from_millis(10)))
+        // A very short limit must not make the loop that checks it spin.
+        Ok((since + limit).max(now + Duration::from_millis(10)))
     }
 
     /// Returns the progress, for messages.
@@ -218,7 +176,7 @@ impl Progress {
 
     /// Returns the total of received compressed bytes.
     pub(super) fn received(&self) -> u64 {
-        self.sum.done
+        self.received
     }
 
     /// The state for people.
@@ -261,11 +219,11 @@ impl Progress {
         if !self.fetching() {
             return None;
         }
-        let is_old = |(at, _): &&(Duration, Sum)| now.saturating_sub(*at) >= SHOWN_WINDOW;
+        let is_old = |(at, _): &&(Duration, u64)| now.saturating_sub(*at) >= WINDOW;
         let (at, then) = self.measured.iter().rev().find(is_old).or_else(|| self.measured.front())?;
         let passed = now.saturating_sub(*at);
         let millis = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
-        let bytes = self.sum.done.saturating_sub(then.done);
+        let bytes = self.received.saturating_sub(*then);
         (passed >= SHORTEST_WINDOW).then(|| bytes.saturating_mul(1000) / millis)
     }
 
@@ -285,7 +243,7 @@ impl Progress {
     /// Adds a sample, and removes those that are older than a window, except for the youngest of them.
     fn measure(&mut self, now: Duration) {
         if self.measured.back().is_none_or(|(at, _)| now.saturating_sub(*at) >= STEP) {
-            self.measured.push_back((now, self.sum));
+            self.measured.push_back((now, self.received));
         }
         while self.measured.get(1).is_some_and(|(at, _)| now.saturating_sub(*at) >= WINDOW) {
             self.measured.pop_front();
@@ -299,24 +257,11 @@ fn more(before: &mut u64, now: u64) -> u64 {
     now.checked_sub(before).unwrap_or(now)
 }
 
-impl fmt::Display for Exceeded {
+impl fmt::Display for Stalled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Idle { limit, idle, seen } => write!(
-                f,
-                "the pull made no progress for {} (imagePullProgressDeadline: {}){seen}",
-                GoDuration::from_millis_of(*idle),
-                GoDuration::from_millis_of(*limit),
-            ),
-            Self::Slow { limit, rate, seen } => write!(
-                f,
-                "the pull is too slow: {rate} bytes per second over {} (imagePullMinimumRate: {limit}){seen}",
-                GoDuration::from_millis_of(WINDOW),
-            ),
-            Self::Long { limit, seen } => {
-                write!(f, "the pull took longer than {} (imagePullDeadline){seen}", GoDuration::from_millis_of(*limit))
-            }
-        }
+        let Self { limit, idle, seen } = self;
+        let (limit, idle) = (GoDuration::from_millis_of(*limit), GoDuration::from_millis_of(*idle));
+        write!(f, "the pull made no progress for {idle} (imagePullProgressDeadline: {limit}){seen}")
     }
 }
 

@@ -94,19 +94,6 @@ async fn what_no_disk_has_room_for_is_not_fetched() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_check_can_be_switched_off() {
-    let node = Node::with(|options| options.check_disk_space = false).await;
-    let mut big = layer("a/x", 1, 1000).build();
-    big.descriptor = Descriptor { size: 1 << 60, ..big.descriptor };
-    let image = image().layer(big).build();
-    node.registry.push("big", "v1", &image);
-    let error = node.pull("big:v1").await.expect_err("it is not as big as that");
-    assert_ne!(error.kind(), Kind::ResourceExhausted, "{error}");
-    assert!(!node.registry.requests_for(&blob(&image, 0).to_string()).is_empty());
-    node.check_clean().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root: scripts/test.sh"]
 async fn layers_that_are_here_need_no_room() {
     let disk = SmallDisk::new(16);

@@ -67,7 +67,7 @@ pub(crate) enum GcAction {
 
 /// Remove ended containers and their logs
 ///
-/// As in the kubelet: of each container of a pod, the newest containerGC.maximumPerContainer ended ones stay for their logs;
+/// As in the kubelet: of each container of a pod, the newest ended one stays for its logs;
 /// older sandboxes without containers are removed. What belongs to a pod that may be
 /// running stays. The containers are those of --runtime-endpoint, or of --image-endpoint.
 #[derive(Debug, Args)]

@@ -9,7 +9,7 @@ use clap::{Args as _, CommandFactory as _, FromArgMatches as _, Subcommand as _}
 use super::{Cli, Global, suggest};
 use crate::config::NamedFiles;
 use crate::config::flags::{self, SettingFlags};
-use crate::config::table::Given;
+use crate::config::setting::Given;
 
 /// Name of the command for the help topic.
 pub(crate) const SETTINGS: &str = "settings";

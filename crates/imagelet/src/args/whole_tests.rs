@@ -29,7 +29,7 @@ fn help_is_short_and_settings_are_a_topic() {
     command.build();
     let mut settings = command.find_subcommand_mut(SETTINGS).expect("the topic").clone();
     let all = settings.render_long_help().to_string();
-    for setting in crate::config::table::SETTINGS.iter() {
+    for setting in crate::config::setting::SETTINGS.iter() {
         assert!(all.contains(&format!("--{}", setting.flag)), "{}", setting.flag);
         assert!(all.contains(&setting.variable), "{}", setting.variable);
     }
@@ -39,7 +39,7 @@ fn help_is_short_and_settings_are_a_topic() {
         let short = sub.render_help().to_string();
         assert!(long.lines().count() <= 130, "{path} has {} lines of help", long.lines().count());
         for (form, help) in [("-h", &short), ("--help", &long)] {
-            let shown: Vec<&str> = crate::config::table::SETTINGS
+            let shown: Vec<&str> = crate::config::setting::SETTINGS
                 .iter()
                 .map(|setting| setting.flag)
                 // Commands for archives have a flag of their own.

@@ -146,7 +146,7 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
         None => None,
     };
     // Names first: a repair may remove them.
-    let names: BTreeMap<String, Vec<String>> = app.owner().await?.names().await.unwrap_or_default();
+    let names: BTreeMap<String, Vec<String>> = app.collector().await?.names().await.unwrap_or_default();
     let report = match hidden {
         Some(hidden) => of_records(hidden, args.repair),
         None => {

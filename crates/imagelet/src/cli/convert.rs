@@ -99,7 +99,7 @@ pub(super) async fn run(app: &App, args: &Convert) -> Outcome {
     let request = ConvertRequest { to, images: args.images.clone() };
     let report = app.engine("convert").await?.convert_images(&request).await;
     let report = report.map_err(|error| Failure::call("convert layers", &error))?;
-    let names: BTreeMap<String, Vec<String>> = app.owner().await?.names().await.unwrap_or_default();
+    let names: BTreeMap<String, Vec<String>> = app.collector().await?.names().await.unwrap_or_default();
     let converted = Converted::new(to, report, &names);
     app.printer.report(&converted)?;
     if app.printer.is_table() {

@@ -88,9 +88,9 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
         all_unused: args.all_unused,
         min_age_seconds: args.min_age.map(|age| age.as_secs()).or(args.now.then_some(0)),
     };
-    let owner = app.owner().await?;
+    let collector = app.collector().await?;
     if args.dry_run {
-        let planned = Planned(owner.plan(&request).await?);
+        let planned = Planned(collector.plan(&request).await?);
         app.printer.report(&planned)?;
         let plan = &planned.0;
         summary(app, plan_lines(&request, plan))?;
@@ -98,7 +98,7 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
         summary(app, super::gc_interrupted::lines(left, args.all_unused).into_iter().collect())?;
         return plan.missing.as_ref().map_or(Ok(()), |missing| Err(failure(&request, missing, plan.disk.as_ref())));
     }
-    let done = Done(owner.collect(&request).await?);
+    let done = Done(collector.collect(&request).await?);
     if !(app.printer.is_table() && done.0.removed.is_empty()) {
         app.printer.report(&done)?;
     }
@@ -200,7 +200,6 @@ fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskC
             let why = match kept.decision.as_str() {
                 "in-use" => "in use",
                 "rule" => "kept by a rule",
-                "minimum-copies" => "kept as copies of their repository",
                 "protected" => "protected because they were pulled before their use",
                 "too-young" => "too young (--min-age 0s takes what is)",
                 "used-within" => "used lately",

@@ -55,7 +55,7 @@ fn short(id: &str, whole: bool) -> String {
 }
 
 pub(super) async fn run(app: &App, args: &GcContainers) -> Outcome {
-    let shown = ContainersReport(app.owner().await?.containers(args.dry_run).await?);
+    let shown = ContainersReport(app.collector().await?.containers(args.dry_run).await?);
     let tables = app.printer.is_table();
     if !(tables && shown.0.items.is_empty()) {
         app.printer.report(&shown)?;

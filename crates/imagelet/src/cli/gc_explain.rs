@@ -75,9 +75,9 @@ impl Report for Explanations {
 
 pub(super) async fn run(app: &App, args: &GcExplain) -> Outcome {
     let wanted = args.images.iter().map(|text| Ok((text, Wanted::parse(text)?))).collect::<Outcome<Vec<_>>>()?;
-    let owner = app.owner().await?;
-    let round = owner.plan(&CollectRequest::default()).await?;
-    let unused = owner.plan(&CollectRequest { all_unused: true, ..CollectRequest::default() }).await?;
+    let collector = app.collector().await?;
+    let round = collector.plan(&CollectRequest::default()).await?;
+    let unused = collector.plan(&CollectRequest { all_unused: true, ..CollectRequest::default() }).await?;
     let (mut images, mut failures) = (Vec::new(), Vec::new());
     for (text, wanted) in wanted {
         let found = find(&round, wanted);

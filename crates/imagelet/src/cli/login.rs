@@ -119,7 +119,7 @@ pub(super) async fn login(app: &App, args: &Login) -> Outcome {
     .await?;
     let kept = match &helper {
         Some(helper) => {
-            let options = manager::helper_options(&app.config, &app.environment);
+            let options = manager::helper_options(&app.environment);
             let stored = helper::store(helper, &auth_file::server(&location.key), &user, &password, &options).await;
             stored.map_err(|error| Failure::failed(format!("docker-credential-{helper}: {error}")))?;
             format!("by docker-credential-{helper}")
@@ -238,7 +238,7 @@ pub(super) async fn logout(app: &App, args: &Logout) -> Outcome {
         Ok((removed, helpers))
     })
     .await?;
-    let options = manager::helper_options(&app.config, &app.environment);
+    let options = manager::helper_options(&app.environment);
     for (helper, key) in helpers {
         let erased = helper::erase(&helper, &auth_file::server(&key), &options).await;
         erased.map_err(|error| Failure::failed(format!("docker-credential-{helper}: {error}")))?;

@@ -44,13 +44,13 @@ impl Report for PinReport {
 }
 
 pub(super) async fn list(app: &App) -> Outcome {
-    let pins = app.owner().await?.pins().await?;
+    let pins = app.collector().await?.pins().await?;
     app.printer.report(&PinReport { pins })
 }
 
 pub(super) async fn pin(app: &App, args: &PinArgs) -> Outcome {
     let patterns = patterns(&args.patterns)?;
-    let pins = app.owner().await?.pin(&patterns).await?;
+    let pins = app.collector().await?.pin(&patterns).await?;
     for pin in &pins {
         let pattern = &pin.pattern;
         if pin.images.is_empty() {
@@ -64,7 +64,7 @@ pub(super) async fn pin(app: &App, args: &PinArgs) -> Outcome {
 
 pub(super) async fn unpin(app: &App, args: &UnpinArgs) -> Outcome {
     let patterns = patterns(&args.patterns)?;
-    let pins = app.owner().await?.unpin(&patterns).await?;
+    let pins = app.collector().await?.unpin(&patterns).await?;
     let (gone, missing): (Vec<Pin>, Vec<Pin>) = pins.into_iter().partition(|pin| pin.changed);
     if !gone.is_empty() {
         app.printer.report(&PinReport { pins: gone })?;

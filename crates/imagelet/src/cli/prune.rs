@@ -11,7 +11,7 @@ use crate::output::units;
 pub(super) async fn run(app: &App, args: &Prune) -> Outcome {
     let service = app.service().await?;
     let request = CollectRequest { all_unused: true, min_age_seconds: Some(0), ..CollectRequest::default() };
-    let plan = app.owner().await?.plan(&request).await?;
+    let plan = app.collector().await?.plan(&request).await?;
     let images = service.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
     let goes = |image: &&Image| plan.images.iter().any(|planned| planned.id == image.id && planned.goes());
     let pruned: Vec<&Image> =

@@ -64,7 +64,7 @@ struct Signal {
 }
 
 pub(super) async fn run(app: &App) -> Outcome {
-    let status = app.owner().await?.status().await?;
+    let status = app.collector().await?.status().await?;
     let format = app.printer.format.unwrap_or_default();
     if format.is_document() && !app.printer.quiet {
         return app.printer.document(Format::Json, &status);

@@ -26,7 +26,7 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
         Some(text) => parse_endpoint(text)?,
         None => parse_endpoint(&default_endpoint(app).await)?,
     };
-    connect_runtime(&endpoint).await
+    connect_runtime(config, &endpoint).await
 }
 
 /// Returns the default endpoint of pods: that of the process that keeps them, otherwise the default of `imagelet run`.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::admin::Admin;
-use agent::collection::owner::Owner;
 use agent::ensure::ImageNeed;
 use image_manager::{EnsureImageError, EnsureImageRequest, EnsuredImage, ImageManager};
 use prometheus_client::registry::Registry;
@@ -33,10 +32,7 @@ pub(super) async fn all(
     requests: &[EnsureImageRequest],
     timeout: Option<Duration>,
 ) -> Outcome<Vec<End>> {
-    let collection = match app.owner().await.map(AsRef::as_ref) {
-        Ok(Owner::Here(collection)) => Some(Arc::clone(collection)),
-        _ => None,
-    };
+    let collection = app.own_collection().await;
     let register = |registry: &mut Registry| {
         managed.register(registry);
         collection.iter().for_each(|collection| collection.register(registry));

@@ -5,9 +5,9 @@ use image_manager::Allowlist;
 use image_service::{PullEngine, UnsupportedImages};
 
 use super::eviction;
-use super::kind::{MOST, POLICIES};
+use super::form::{MOST, POLICIES};
 use super::model::Config;
-use super::value::go_duration;
+use super::spelling::go_duration;
 
 /// Returns all errors, one line each, with the place where the value was set.
 pub(super) fn findings(config: &Config) -> Vec<String> {
@@ -31,8 +31,7 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
         ("registryBurst", config.pulls.burst),
         ("maxParallelImagePulls", config.pulls.max_parallel),
         ("maxPods", Some(config.max_pods)),
-        ("nodeStatusMaxImages", Some(config.gc.status_max_images)),
-        ("containerGC.maximumPerContainer", Some(config.container_gc.per_container)),
+        ("nodeStatusMaxImages", Some(config.status_max_images)),
     ] {
         if let Some(value) = value.filter(|value| *value > MOST) {
             found(field, format!("{field} {value} must not be larger than {MOST}"));
@@ -53,14 +52,6 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
     verification(config, &mut found);
     status_page(config, &mut found);
     collection(config, &mut found);
-    if config.back_off.initial > config.back_off.max {
-        let (initial, max) = (super::value::show_duration(config.back_off.initial), config.back_off.max);
-        let max = super::value::show_duration(max);
-        found(
-            "imagePullBackOff.initial",
-            format!("imagePullBackOff.initial {initial} must not be longer than imagePullBackOff.max {max}"),
-        );
-    }
     if config.admin_socket.is_none() {
         let opened = [("adminGroup", config.admin_group.is_some()), ("adminOthersRead", config.admin_others_read)];
         for (name, _) in opened.into_iter().filter(|(_, is_set)| *is_set) {
@@ -86,25 +77,15 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
     findings
 }
 
-/// Validates readers and certificate of the status page.
+/// Validates the readers of the status page.
 fn status_page(config: &Config, found: &mut impl FnMut(&str, String)) {
     let page = &config.status_page;
     if let Some(address) = page.address.filter(|address| !address.ip().is_loopback())
         && page.token_file.is_none()
-        && page.client_ca_file.is_none()
     {
-        found(
-            "statusAddress",
-            format!(
-                "statusAddress {address} is no loopback address: statusTokenFile or statusClientCAFile must say who may read the page"
-            ),
-        );
-    }
-    let (one, other) = ("statusTLSCertFile", "statusTLSPrivateKeyFile");
-    match (&page.cert_file, &page.key_file) {
-        (Some(_), None) => found(one, format!("{one} is set and {other} is not: it has the certificate's key")),
-        (None, Some(_)) => found(other, format!("{other} is set and {one} is not: it has the key's certificate")),
-        _ => {}
+        let message =
+            format!("statusAddress {address} is no loopback address: statusTokenFile must say who may read the page");
+        found("statusAddress", message);
     }
 }
 
@@ -141,8 +122,8 @@ fn collection(config: &Config, found: &mut impl FnMut(&str, String)) {
         let message = format!("imageMaximumGCAge {most} must be greater than imageMinimumGCAge {least}");
         found("imageMaximumGCAge", message);
     }
-    if config.gc.status_max_images < -1 {
-        let number = config.gc.status_max_images;
+    if config.status_max_images < -1 {
+        let number = config.status_max_images;
         let message = format!("nodeStatusMaxImages (--node-status-max-images) {number} must be -1 or greater");
         found("nodeStatusMaxImages", message);
     }

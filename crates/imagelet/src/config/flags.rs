@@ -5,9 +5,7 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, FromArgMatches};
 
 use super::error::Origin;
-use super::model::Config;
-use super::table::{Given, SETTINGS, Setting};
-use crate::environment::Environment;
+use super::setting::{Given, SETTINGS, Setting};
 
 /// The values of settings on the command line and in the environment: index in [`SETTINGS`], whether a flag gave it, text.
 #[derive(Clone, Debug, Default)]
@@ -55,7 +53,7 @@ impl FromArgMatches for SettingFlags {
             if let Some(values) = matches.get_many::<String>(setting.flag) {
                 let from_flag = matches.value_source(setting.flag) == Some(ValueSource::CommandLine);
                 // Lists are the only settings with several values; they are joined as in a variable.
-                let separator = setting.form.list.map(String::from).unwrap_or_default();
+                let separator = setting.separator().map(String::from).unwrap_or_default();
                 let text = values.map(String::as_str).collect::<Vec<_>>().join(&separator);
                 self.0.push((index, from_flag, text));
             }
@@ -66,9 +64,8 @@ impl FromArgMatches for SettingFlags {
 
 impl Args for SettingFlags {
     fn augment_args(mut command: Command) -> Command {
-        let defaults = Config::defaults(&Environment::default());
         for setting in SETTINGS.iter() {
-            let arg = long(setting, &defaults);
+            let arg = long(setting);
             command = command.arg(match setting.short {
                 Some(short) => arg.short(short),
                 None => arg,
@@ -98,10 +95,9 @@ impl FromArgMatches for WithoutI {
 
 impl Args for WithoutI {
     fn augment_args(command: Command) -> Command {
-        let defaults = Config::defaults(&Environment::default());
         // The same id: clap then passes the value to the code that reads the settings.
         let settings = SETTINGS.iter().filter(|setting| setting.short == Some('i'));
-        settings.fold(command, |command, setting| command.arg(long(setting, &defaults)))
+        settings.fold(command, |command, setting| command.arg(long(setting)))
     }
 
     fn augment_args_for_update(command: Command) -> Command {
@@ -111,9 +107,8 @@ impl Args for WithoutI {
 
 /// Returns the flag of a setting for a command whose help shows it.
 pub(crate) fn shown(flag: &str) -> Arg {
-    let defaults = Config::defaults(&Environment::default());
     let setting = SETTINGS.iter().find(|setting| setting.flag == flag).expect("a setting has this flag");
-    long(setting, &defaults).hide(false).help_heading(None)
+    long(setting).hide(false).help_heading(None)
 }
 
 /// Settings that the help texts of commands show; the topic `settings` shows all.
@@ -121,9 +116,8 @@ const SHOWN: [&str; 4] = ["root", "image-endpoint", "runtime-endpoint", "log-lev
 
 /// Adds the flags of all settings to the command that represents them as a help topic.
 pub(crate) fn all(command: Command) -> Command {
-    let defaults = Config::defaults(&Environment::default());
     SETTINGS.iter().fold(command, |command, setting| {
-        let arg = long(setting, &defaults).hide(false).help_heading(setting.group.title());
+        let arg = long(setting).hide(false).help_heading(setting.group.title());
         command.arg(match setting.short {
             Some(short) => arg.short(short),
             None => arg,
@@ -132,32 +126,32 @@ pub(crate) fn all(command: Command) -> Command {
 }
 
 /// Returns the flag of a setting, without its short form.
-fn long(setting: &'static Setting, defaults: &Config) -> Arg {
-    let (help, default) = setting.help_and_default(defaults);
+fn long(setting: &'static Setting) -> Arg {
+    let help = setting.help;
     // The first sentence is shown for `-h`.
     let short = help.split_once(". ").map_or(help, |(first, _)| first);
-    let help = default.map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
+    let help = setting.default_line().map_or_else(|| help.to_owned(), |default| format!("{help} [default: {default}]"));
     let mut arg = Arg::new(setting.flag)
         .long(setting.flag)
         .env(setting.variable.as_str())
         .hide_env_values(true)
         .help(short)
         .long_help(help)
-        .value_name(setting.form.value_name.as_str())
+        .value_name(setting.value_name.as_str())
         .global(true)
         .hide(!SHOWN.contains(&setting.flag))
         .help_heading("Settings (`imagelet help settings` shows all)");
-    if setting.form.value_name == "BOOL" {
+    if setting.value_name == "BOOL" {
         arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
     }
-    if setting.form.value_name == "N" {
+    if setting.value_name == "N" {
         // Otherwise clap would report an unknown flag, and not the allowed values.
         arg = arg.allow_negative_numbers(true);
     }
-    if setting.form.list.is_some() {
+    if setting.separator().is_some() {
         arg = arg.action(ArgAction::Append);
     }
-    arg = arg.value_hint(match setting.form.value_name.as_str() {
+    arg = arg.value_hint(match setting.value_name.as_str() {
         "DIR" => clap::ValueHint::DirPath,
         "FILE" => clap::ValueHint::FilePath,
         "PATH" => clap::ValueHint::AnyPath,

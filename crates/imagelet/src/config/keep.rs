@@ -3,16 +3,33 @@
 
 use image_manager::gc::{KeepRule, Pattern, Says};
 
-use super::value::Wrong;
+use serde_json::{Value, json};
 
-const ALLOWED: &str =
-    "a pattern such as registry.example/base/*, or one with a weight, such as registry.example/big/**;weight=4";
+use super::form::Form;
 
-/// Returns the texts if each is a valid rule.
-pub(super) fn checked(texts: Vec<String>) -> Result<Vec<String>, Wrong> {
-    match texts.iter().find_map(|text| rule(text).err()) {
-        Some(problem) => Err(Wrong(format!("{ALLOWED} ({problem})"))),
-        None => Ok(texts),
+/// Texts that are valid rules.
+pub(super) struct Rules;
+
+impl Form for Rules {
+    type Of = Vec<String>;
+
+    fn read(value: Value) -> Result<Vec<String>, String> {
+        let Value::Array(items) = value else { return Err(String::new()) };
+        let text = |item: &Value| {
+            let text = item.as_str().ok_or_else(String::new)?;
+            rule(text).map(|_| text.to_owned())
+        };
+        items.iter().map(text).collect()
+    }
+
+    fn write(value: &Vec<String>) -> Value {
+        json!(value)
+    }
+
+    fn schema() -> Value {
+        const ALLOWED: &str =
+            "a pattern such as registry.example/base/*, or one with a weight, such as registry.example/big/**;weight=4";
+        json!({"type": "array", "items": {"type": "string"}, "allowed": ALLOWED})
     }
 }
 
@@ -42,13 +59,12 @@ mod tests {
     #[test]
     fn texts_are_rules() {
         let texts = |list: &[&str]| list.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
-        let good = texts(&["registry.example/base/*", "label.tier=base", "namespace=shop;weight=2.5"]);
-        assert_eq!(checked(good.clone()), Ok(good.clone()));
+        let good = texts(&["registry.example/base/*", "namespace=shop;weight=2.5"]);
+        assert_eq!(Rules::read(json!(good)), Ok(good.clone()));
         let rules = rules(&good);
-        assert_eq!((rules.len(), rules[0].says, rules[2].says), (3, Says::Keep, Says::Weigh(2.5)));
+        assert_eq!((rules.len(), rules[0].says, rules[1].says), (2, Says::Keep, Says::Weigh(2.5)));
         for bad in ["", "a b", "x;weight=0", "x;weight=-1", "x;weight=NaN", "x;keep", "x;weight=", ";weight=1"] {
-            let Wrong(line) = checked(texts(&[bad])).expect_err(bad);
-            assert!(line.starts_with(ALLOWED), "{line}");
+            assert_ne!(Rules::read(json!([bad])).expect_err(bad), "", "{bad}");
         }
     }
 }

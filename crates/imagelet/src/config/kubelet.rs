@@ -9,12 +9,11 @@ use std::path::Path;
 
 use manifest::yaml::{Node, Value};
 
-use super::declare::Zero;
 use super::document::Document;
 use super::error::{ConfigError, Origin};
 use super::model::Config;
 use super::removed;
-use super::table::{Setting, of_field};
+use super::setting::{Setting, Zero, of_field};
 use super::value::Raw;
 use fields::{FIELDS, Shape};
 pub(crate) use migration::migrate;
@@ -25,6 +24,9 @@ const KIND: &str = "KubeletConfiguration";
 /// The setting that is nested in a map of the kubelet's file.
 const RESTARTS: &str = "crashLoopBackOff.maxContainerRestartPeriod";
 const POLICY: &str = "imagePullCredentialsVerificationPolicy";
+/// Fields that only a kubelet's file has: they are no settings of imagelet.
+const MERGE: &str = "mergeDefaultEvictionSettings";
+const STATUS_IMAGES: &str = "nodeStatusMaxImages";
 /// The feature gate without which the kubelet verifies nothing.
 const GATE: &str = "KubeletEnsureSecretPulledImages";
 
@@ -81,7 +83,7 @@ impl Unused {
 /// Takes the supported fields, and returns those that set nothing.
 fn take(config: &mut Config, document: &Document, errors: &mut Vec<ConfigError>) -> Unused {
     let base = document.base();
-    let (mut unused, mut gate) = (Unused::default(), None);
+    let (mut unused, mut gate, mut merge) = (Unused::default(), None, false);
     for (key, node) in document.fields() {
         if let Err(error) = known(document, "", key, node, FIELDS) {
             errors.push(error);
@@ -111,6 +113,23 @@ fn take(config: &mut Config, document: &Document, errors: &mut Vec<ConfigError>)
                 }
             }
             None if key == "featureGates" && node.get(GATE).is_some() => gate = node.get(GATE),
+            None if key == MERGE => match &node.value {
+                Value::Bool(value) => merge = *value,
+                other => {
+                    let message = format!("{MERGE}: {other} is not allowed, must be true or false");
+                    errors.extend(document.error::<()>(node, message).err());
+                }
+            },
+            None if key == STATUS_IMAGES => match &node.value {
+                Value::Number(number) if number.is_i64() => {
+                    config.status_max_images = number.as_i64().unwrap_or_default();
+                    config.origins.insert(STATUS_IMAGES, document.origin(node));
+                }
+                other => {
+                    let message = format!("{STATUS_IMAGES}: {other} is not allowed, must be a whole number");
+                    errors.extend(document.error::<()>(node, message).err());
+                }
+            },
             None => match removed::of_field(key).filter(|removed| removed.is_kubelets()) {
                 Some(_) if is_zero(&node.value) => unused.zero.push(key.to_owned()),
                 Some(removed) if removed.agrees(Raw::Node { value: &node.value, base: &base }) => {}
@@ -118,6 +137,9 @@ fn take(config: &mut Config, document: &Document, errors: &mut Vec<ConfigError>)
                 None => unused.passed_over.push(key.to_owned()),
             },
         }
+    }
+    if merge {
+        config.eviction.merge_defaults();
     }
     if let Some(node) = gate {
         errors.extend(self::gate(config, document, node).err());

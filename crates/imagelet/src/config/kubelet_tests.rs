@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::config::NamedFiles;
-use crate::config::table::{Given, SETTINGS};
+use crate::config::setting::{Given, SETTINGS};
 use crate::environment::Environment;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
@@ -31,8 +31,8 @@ fn setting(field: &str) -> &'static Setting {
 
 #[test]
 fn a_constant_is_named_if_the_kubelets_value_is_another() {
-    let fields = ["containerLogMaxWorkers", "httpCheckFrequency", "runtimeRequestTimeout", "syncFrequency"];
-    let (same, zero, other) = (["1", "20s", "2m", "60s"], ["0", "0s", "0s", "0s"], ["2", "5s", "15m", "10s"]);
+    let fields = ["containerLogMaxWorkers", "httpCheckFrequency", "syncFrequency", "containerLogMonitorInterval"];
+    let (same, zero, other) = (["1", "20s", "60s", "10s"], ["0", "0s", "0s", "0s"], ["2", "5s", "10s", "1m"]);
     let text = |values: [&str; 4]| fields.iter().zip(values).map(|(f, v)| format!("{f}: {v}\n")).collect::<String>();
     for values in [same, zero] {
         assert_eq!(load(&text(values)).expect("taken").notes, Vec::<String>::new(), "{values:?}");
@@ -49,7 +49,7 @@ fn a_constant_is_named_if_the_kubelets_value_is_another() {
 fn what_is_taken_exists_on_both_sides() {
     assert!(taken(RESTARTS).is_some());
     let taken: Vec<&str> = SETTINGS.iter().filter(|s| s.kubelet.is_some()).map(|s| s.field).collect();
-    assert_eq!(taken.len(), 31);
+    assert_eq!(taken.len(), 28);
     for field in taken {
         let name = field.split('.').next().unwrap_or_default();
         assert!(FIELDS.iter().any(|(field, _)| *field == name), "{name}");
@@ -72,13 +72,19 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     .expect("taken");
     assert_eq!((config.pulls.max_parallel, config.pulls.serialize), (Some(5), Some(false)));
     assert_eq!((config.pulls.qps, config.pulls.burst, config.max_pods), (Some(0), Some(20), 250));
-    assert_eq!((config.gc.high, config.gc.low, config.gc.status_max_images), (90, 0, 0), "zeros that mean something");
+    assert_eq!(config.runtime_request_timeout, Duration::from_secs(120), "zero is the default");
+    assert_eq!((config.gc.high, config.gc.low, config.status_max_images), (90, 0, 0), "zeros that mean something");
     assert_eq!(config.gc.min_age.as_secs(), 120, "one that does not");
     assert_eq!(setting("evictionHard").shown(&config), "imagefs.available<20%,memory.available<100Mi,pid.available<5%");
     let socket = Some("unix:///run/containerd/containerd.sock");
     assert_eq!(config.container_runtime_endpoint.as_deref(), socket);
     assert_eq!(config.image_service_endpoint.as_deref(), socket, "the kubelet's images are where its containers are");
-    let [note] = config.notes.as_slice() else { panic!("one line: {:?}", config.notes) };
+    let [note, constants] = config.notes.as_slice() else { panic!("two lines: {:?}", config.notes) };
+    assert!(
+        constants.ends_with(": staticPodURLHeader (staticPodURL is fetched without further headers)"),
+        "{constants}"
+    );
+    assert!(!constants.contains("s3cret"), "{constants}");
     assert!(
         note.ends_with(
             "kubelet.yaml: passed over, as it does not concern imagelet: authentication, cgroupDriver, \
@@ -91,11 +97,36 @@ fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
     assert_eq!(config.pods.longest_restart_delay, Duration::from_secs(90));
     assert_eq!((&config.pods.resolv_conf, config.pods.manifests.is_some()), (&None, true));
     assert_eq!(config.pods.url.as_deref(), Some("http://config/pods"));
-    let headers: Vec<_> = config.pods.headers.iter().map(|(name, value)| (name.as_str(), value.expose())).collect();
-    assert_eq!(headers, [("Authorization", "Bearer s3cret"), ("X", "a"), ("X", "b")]);
-    assert_eq!(setting("staticPodURLHeader").shown(&config), "Authorization, X, X (values are not shown)");
     assert!(config.origins["maxPods"].to_string().ends_with("kubelet.yaml:17"), "{}", config.origins["maxPods"]);
     assert!(!config.origins.contains_key("runtimeRequestTimeout"));
+}
+
+#[test]
+fn fields_without_a_setting_of_their_own_keep_their_meaning() {
+    let hard = "evictionHard: {imagefs.available: 1Gi}\n";
+    let shown = |text: &str| setting("evictionHard").shown(&load(text).expect("taken"));
+    assert_eq!(shown(hard), "imagefs.available<1Gi");
+    assert_eq!(
+        shown(&format!("{hard}mergeDefaultEvictionSettings: true\n")),
+        "imagefs.available<1Gi,imagefs.inodesFree<5%,nodefs.available<10%,nodefs.inodesFree<5%"
+    );
+    assert_eq!(load("nodeStatusMaxImages: -1\n").expect("taken").status_max_images, -1);
+    for (text, want) in [
+        (
+            "nodeStatusMaxImages: -2\n",
+            "invalid configuration: nodeStatusMaxImages (--node-status-max-images) -2 must be -1 or greater (kubelet.yaml:3)",
+        ),
+        (
+            "nodeStatusMaxImages: all\n",
+            "configuration kubelet.yaml:3: nodeStatusMaxImages: \"all\" is not allowed, must be a whole number",
+        ),
+        (
+            "mergeDefaultEvictionSettings: 1\n",
+            "configuration kubelet.yaml:3: mergeDefaultEvictionSettings: 1 is not allowed, must be true or false",
+        ),
+    ] {
+        assert_eq!(load(text).expect_err(text), want);
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::error::ConfigError;
 use super::removed::{self, REMOVED};
-use super::table::SETTINGS;
+use super::setting::SETTINGS;
 
 /// Prefix of the names of our variables.
 const PREFIX: &str = "IMAGELET_";

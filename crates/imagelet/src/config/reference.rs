@@ -1,10 +1,8 @@
-//! The reference page of the configuration, `docs/configuration.md`, made from the table of settings. Called by `imagelet config --reference` and by the test that compares.
+//! The reference page of the configuration, `docs/configuration.md`, made from the settings. Called by `imagelet config --reference` and by the test that compares.
 
 use std::fmt::Write as _;
 
-use super::model::Config;
-use super::table::SETTINGS;
-use crate::environment::Environment;
+use super::setting::{Group, SETTINGS};
 
 const HEAD: &str = "\
 # Configuration
@@ -54,23 +52,26 @@ command pulls everything at the same time and without a limit, because a person 
 
 ## A kubelet's configuration file
 `--kubelet-config FILE` takes a KubeletConfiguration (kubelet.config.k8s.io/v1beta1). These fields count, with the kubelet's
-meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`,
+meaning, zero values included: `containerRuntimeEndpoint`, `imageServiceEndpoint`, `runtimeRequestTimeout`,
 `serializeImagePulls`, `maxParallelImagePulls`, `registryPullQPS`, `registryBurst`, `maxPods`,
 `imagePullCredentialsVerificationPolicy`, `preloadedImagesVerificationAllowlist`, `imageGCHighThresholdPercent`,
 `imageGCLowThresholdPercent`, `imageMinimumGCAge`, `imageMaximumGCAge`, `nodeStatusMaxImages`, `evictionHard` (what is about images
-and their disk), `mergeDefaultEvictionSettings`, `evictionPressureTransitionPeriod`, `podLogsDir`, `staticPodPath`, `staticPodURL`,
-`staticPodURLHeader`, `clusterDNS`, `clusterDomain`, `resolvConf`,
-`crashLoopBackOff`, `seccompDefault`, `containerLogMaxSize`, `containerLogMaxFiles`, `containerLogMonitorInterval` and the
+and their disk), `mergeDefaultEvictionSettings` (for its `evictionHard`), `evictionPressureTransitionPeriod`, `podLogsDir`, `staticPodPath`, `staticPodURL`,
+`clusterDNS`, `clusterDomain`, `resolvConf`,
+`crashLoopBackOff`, `seccompDefault`, `containerLogMaxSize`, `containerLogMaxFiles` and the
 feature gate `KubeletEnsureSecretPulledImages`. As for the kubelet, the images are behind `containerRuntimeEndpoint` where no
 `imageServiceEndpoint` is given; `--image-endpoint=` (empty) keeps them in the embedded store. All other fields are passed over and
-named in one line. `runtimeRequestTimeout` (2m), `httpCheckFrequency` (20s), `syncFrequency` (1m) and `containerLogMaxWorkers` (1) are
-constants; a note names them if the file has another value. A field that KubeletConfiguration does not have is an error. The credential providers' settings are flags
+named in one line. `httpCheckFrequency` (20s), `syncFrequency` (1m), `containerLogMaxWorkers` (1) and `containerLogMonitorInterval` (10s) are
+constants, and `staticPodURLHeader` is not supported; a note names them if the file has another value. `nodeStatusMaxImages` and
+`mergeDefaultEvictionSettings` have no field, flag or variable of imagelet's own. A field that KubeletConfiguration does not have is an error. The credential providers' settings are flags
 of the kubelet, and flags here.
 ";
 
+/// Text above the last table.
+const ADVANCED: &str = "These are rarely needed: their defaults serve almost every node.\n\n";
+
 /// Returns the page.
 pub(crate) fn page() -> String {
-    let defaults = Config::defaults(&Environment { privileged: true, ..Environment::default() });
     let mut page = HEAD.to_owned();
     let mut group = None;
     for setting in SETTINGS.iter() {
@@ -78,9 +79,10 @@ pub(crate) fn page() -> String {
             group = Some(setting.group);
             let title = setting.group.title();
             let head = "| field | flag | default | reload | meaning |\n|---|---|---|---|---|";
-            let _ = write!(page, "\n## {title}\n{head}\n");
+            let intro = if setting.group == Group::Advanced { ADVANCED } else { "" };
+            let _ = write!(page, "\n## {title}\n{intro}{head}\n");
         }
-        let (help, default) = setting.help_and_default(&defaults);
+        let (help, default) = (setting.help, setting.default_line());
         let flag = match setting.short {
             Some(short) => format!("`-{short}`, `--{}`", setting.flag),
             None => format!("`--{}`", setting.flag),

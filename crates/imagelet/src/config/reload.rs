@@ -2,7 +2,7 @@
 //! their values. Pure. Called by [`crate::wiring::reload`].
 
 use super::model::Config;
-use super::table::SETTINGS;
+use super::setting::SETTINGS;
 
 /// A setting whose value changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,21 +29,26 @@ pub(crate) struct Reload {
 /// Returns the result of replacing `old` with `new`.
 pub(crate) fn reload(old: &Config, mut new: Config) -> Reload {
     let (mut changed, mut pending) = (Vec::new(), Vec::new());
+    let (before, mut after) = (old.fields(), new.fields());
     for setting in SETTINGS.iter() {
-        let change = SettingChange { field: setting.field, old: setting.shown(old), new: setting.shown(&new) };
-        let differs = setting.show(old) != setting.show(&new);
+        let (from, to) = (setting.value_in(&before), setting.value_in(&after));
+        let change = SettingChange { field: setting.field, old: setting.line(&from), new: setting.line(&to) };
+        let differs = from != to;
         if setting.reloads {
             changed.extend(differs.then_some(change));
             continue;
         }
         pending.extend(differs.then_some(change));
-        setting.carry(old, &mut new);
+        if let Some(value) = before.get(setting.field) {
+            after.insert(setting.field.to_owned(), value.clone());
+        }
         match old.origins.get(setting.field) {
             Some(origin) => new.origins.insert(setting.field, origin.clone()),
             None => new.origins.remove(setting.field),
         };
     }
-    Reload { config: new, changed, pending }
+    let config = new.with_fields(after).expect("each of the values is that of a configuration");
+    Reload { config, changed, pending }
 }
 
 #[cfg(test)]
@@ -57,7 +62,7 @@ mod tests {
         let old = Config::defaults(&Environment::default());
         let mut new = old.clone();
         new.gc.high = 70;
-        new.eviction.hard = Some(vec![("imagefs.available".to_owned(), "1%".to_owned())]);
+        new.eviction.hard = vec![("imagefs.available".to_owned(), "1%".to_owned())];
         new.root = "/elsewhere".into();
         new.origins.insert("root", Origin::Flag("root"));
         let reload = reload(&old, new);

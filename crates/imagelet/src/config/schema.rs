@@ -1,33 +1,30 @@
-//! The JSON schema (draft 2020-12) of the configuration file, derived from the table of settings. It refuses unknown fields and values of
-//! the wrong form; contradictions between fields and the range of durations and sizes in text are left to [`super::check`] and the kinds.
+//! The JSON schema (draft 2020-12) of the configuration file, made from the settings' types. It refuses unknown fields and values of
+//! the wrong form; contradictions between fields and the range of durations and sizes in text are left to [`super::check`] and the types.
 //! Called by `imagelet config schema`.
 
 use serde_json::{Map, Value, json};
 
-use super::model::Config;
-use super::table::SETTINGS;
+use super::setting::SETTINGS;
 use super::{API_VERSION, KIND};
-use crate::environment::Environment;
 
 /// Returns the schema.
 pub(crate) fn schema() -> Value {
-    let defaults = Config::defaults(&Environment { privileged: true, ..Environment::default() });
     let mut properties = Map::new();
     properties.insert("apiVersion".into(), json!({"const": API_VERSION}));
     properties.insert("kind".into(), json!({"const": KIND}));
     for setting in SETTINGS.iter() {
-        let mut property = setting.form.schema.clone();
-        let (help, default) = setting.help_and_default(&defaults);
-        property["description"] = json!(help);
-        let value = setting.show(&defaults);
-        match default {
+        let mut property = setting.schema.clone();
+        let help = setting.help;
+        let (description, default) = match setting.default_text {
             // A default in words is more precise than the value that it stands for.
-            Some(text) if text != setting.shown(&defaults) => {
-                property["description"] = json!(format!("{help} [default: {text}]"));
-            }
-            _ if !value.is_null() => property["default"] = value,
-            _ => {}
+            Some(text) => (format!("{help} [default: {text}]"), &Value::Null),
+            None => (help.to_owned(), setting.default()),
+        };
+        property.insert("description".to_owned(), description.into());
+        if !default.is_null() {
+            property.insert("default".to_owned(), default.clone());
         }
+        let property = Value::Object(property);
         match setting.field.split_once('.') {
             None => {
                 properties.insert(setting.field.into(), property);

@@ -1,9 +1,9 @@
-//! The settings by topic, each declared once: see [`super::declare`].
+//! The settings by topic, each a field of a type: see [`super::setting`].
 
 pub(crate) mod access;
 pub(crate) mod cluster;
 pub(crate) mod collection;
-mod engine;
+pub(crate) mod engine;
 pub(crate) mod pods;
 pub(crate) mod pulls;
 pub(crate) mod status_page;

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::error::Origin;
-use super::table::SETTINGS;
+use super::setting::SETTINGS;
 use super::{API_VERSION, Config, KIND};
 
 /// A setting with its value in force.
@@ -30,7 +30,8 @@ pub(crate) struct EffectiveValue {
 
 /// Returns the configuration in the form of the file. Unset values are left out.
 pub(crate) fn document(config: &Config) -> Value {
-    document_of(SETTINGS.iter().map(|setting| (setting.field, setting.show(config))))
+    let fields = config.fields();
+    document_of(SETTINGS.iter().map(|setting| (setting.field, setting.value_in(&fields))))
 }
 
 /// Returns a configuration file with these fields, without those that are null.
@@ -56,7 +57,8 @@ pub(crate) fn document_of(fields: impl Iterator<Item = (&'static str, Value)>) -
 
 /// Returns every setting with its value and its source.
 pub(crate) fn effective(config: &Config) -> Vec<EffectiveValue> {
-    let one = |setting: &'static super::table::Setting| {
+    let fields = config.fields();
+    let one = |setting: &'static super::setting::Setting| {
         let origin = config.origins.get(setting.field);
         let source = match origin {
             None => "default",
@@ -65,13 +67,14 @@ pub(crate) fn effective(config: &Config) -> Vec<EffectiveValue> {
             Some(Origin::Variable(_)) => "variable",
             Some(Origin::Flag(_)) => "flag",
         };
+        let value = setting.value_in(&fields);
         EffectiveValue {
             field: setting.field,
-            value: setting.show(config),
             source,
             from: origin.map(ToString::to_string),
             reloads: setting.reloads,
-            shown: setting.shown(config),
+            shown: setting.line(&value),
+            value,
         }
     };
     SETTINGS.iter().map(one).collect()
@@ -99,8 +102,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let (ours, theirs) = (directory.path().join("c.yaml"), directory.path().join("k.yaml"));
         let head = format!("apiVersion: {API_VERSION}\nkind: {KIND}\n");
-        let text = "kubeletConfig: k.yaml\nstaticPodURL: https://me:s3cret@config.example/pods\nroot: /r\n\
-                    staticPodURLHeader: {Authorization: s3cret}\n";
+        let text = "kubeletConfig: k.yaml\nstaticPodURL: https://me:s3cret@config.example/pods\nroot: /r\n";
         std::fs::write(&ours, head + text).expect("written");
         let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nmaxPods: 7\n";
         std::fs::write(&theirs, text).expect("written");
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(of("maxPods"), ("kubelet", Some("k.yaml:3"), json!(7)));
         assert_eq!(of("root"), ("file", Some("c.yaml:5"), json!("/r")));
         assert_eq!(of("durability"), ("flag", Some("--durability"), json!("relaxed")));
-        assert_eq!(of("maxParallelLayers").0, "default");
+        assert_eq!(of("pullMemory").0, "default");
         assert_eq!(of("staticPodURL").2, "https://me:xxxxx@config.example/pods");
         let written = serde_json::to_string(&all).expect("JSON") + &document(&config).to_string();
         assert!(!written.contains("s3cret"), "{written}");

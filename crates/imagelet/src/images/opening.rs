@@ -33,7 +33,7 @@ pub(crate) struct Opening<'a> {
 
 /// Refuses flags that say how registries are reached if another process reaches them.
 pub(super) fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outcome {
-    if config.engine.reach == Reach::AsConfigured {
+    if config.reach == Reach::AsConfigured {
         return Ok(());
     }
     let flags = "--tls-verify and --plain-http are for pulls of this process";
@@ -54,7 +54,8 @@ pub(super) fn engine_options(
         allowed_targets: config.allowed_registry_targets.clone(),
         bandwidth: bandwidth.clone(),
         user_agent: USER_AGENT.to_owned(),
-        ..config.engine.clone()
+        reach: config.reach,
+        ..config.engine.options()
     };
     if backs_off {
         options.retry.max_retry_after = BRIEF;

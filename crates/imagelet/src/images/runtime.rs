@@ -27,7 +27,7 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
     if config.pull_engine == PullEngine::Runtime && access.brings {
         leave_to_runtime(config, endpoint, "pullEngine is runtime")?;
     }
-    let service: Arc<dyn ImageService> = match connect_image_service(endpoint, client_options()).await {
+    let service: Arc<dyn ImageService> = match connect_image_service(endpoint, client_options(config)).await {
         Ok(service) => Arc::new(service),
         Err(error) => return Err(Failure::new(code_of(error.kind()), chain(&error))),
     };
@@ -83,7 +83,7 @@ async fn fills(
     opening: &Opening<'_>,
     service: Arc<dyn ImageService>,
 ) -> Outcome<Arc<RuntimeImages>> {
-    let runtime = Arc::new(RemoteRuntimeService::of(endpoint, client_options()));
+    let runtime = Arc::new(RemoteRuntimeService::of(endpoint, client_options(config)));
     let finder = containerd::Finder::new(endpoint.path(), runtime)
         .map_err(|error| Failure::caused(Code::Config, format!("endpoint {endpoint}"), &error))?;
     let mut options = engine_options(config, opening.proxies, opening.backs_off, opening.bandwidth, None);

@@ -25,15 +25,10 @@ fn directory(root: &Path, endpoint: &str) -> PathBuf {
     }
 }
 
-/// Largest number of ended containers on the node: the kubelet's default, which is no limit. The limit for each container
-/// (`containerGC.maximumPerContainer`) bounds the number already.
-const ANY_NUMBER: i64 = -1;
-
-/// Returns the options of container collection. An ended container has no least age, as is the kubelet's default.
+/// Returns the options of container collection, with the kubelet's defaults: one ended instance of each container stays.
 pub(crate) fn of_containers(config: &Config) -> ContainerGcOptions {
-    let gc = &config.container_gc;
     ContainerGcOptions {
-        policy: ContainerGcPolicy::new(SignedDuration::ZERO, gc.per_container, ANY_NUMBER).unwrap_or_default(),
+        policy: ContainerGcPolicy::default(),
         logs: Some(LogDirectories { pods: config.pod_logs.clone(), links: container_links(&config.pod_logs) }),
         node: ObjectRef { name: config.pods.node_name(), ..ObjectRef::default() },
         ..ContainerGcOptions::new(Arc::new(jiff::Timestamp::now))
@@ -56,8 +51,7 @@ pub(crate) fn of_images(config: &Config, endpoint: &str) -> GcOptions {
         keep: keep::rules(&gc.keep),
         sandbox_image: gc.sandbox_image.clone(),
         directory: Some(directory(&config.root, endpoint)),
-        durable: config.engine.store.durability == Durability::Full,
-        protect_pre_pulled: gc.protect,
+        durable: config.engine.durability == Durability::Full,
         settle: SETTLE,
         node: ObjectRef { name: config.pods.node_name(), ..ObjectRef::default() },
         pressure: PressureOptions {
@@ -66,7 +60,7 @@ pub(crate) fn of_images(config: &Config, endpoint: &str) -> GcOptions {
             node_directory: Some(config.root.clone()),
             ..PressureOptions::default()
         },
-        node_status_max_images: number(gc.status_max_images),
+        node_status_max_images: number(config.status_max_images),
         ..GcOptions::new(Arc::new(jiff::Timestamp::now), Arc::new(measure))
     }
 }

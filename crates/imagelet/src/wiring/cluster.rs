@@ -160,7 +160,7 @@ struct Observer {
 impl Observe for Observer {
     async fn observe(&self) -> Observed {
         let (version, status, images) =
-            tokio::join!(self.runtime.version(), self.runtime.status(false), self.collection.status());
+            tokio::join!(self.runtime.version(), self.runtime.status(false), self.collection.node_status());
         let version = version.map(|v| format!("{}://{}", v.runtime_name, v.runtime_version)).ok();
         let mut seen = Observed {
             runtime: RuntimeReport { version, status: Some(status.map_err(|error| error.message().to_owned())) },

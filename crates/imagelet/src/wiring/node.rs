@@ -40,14 +40,15 @@ pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
         [] => pods.manifests.iter().map(configured).collect(),
         given => given.iter().map(|path| Source::Path(absolute(path))).collect(),
     };
-    let headers = || pods.headers.iter().map(|(name, value)| (name.clone(), value.expose().to_owned())).collect();
-    let url = pods.url.iter().map(|url| Source::Url(UrlSource { url: url.clone(), headers: headers() }));
+    let url = pods.url.iter().map(|url| Source::Url(UrlSource { url: url.clone(), headers: Vec::new() }));
     let documents = pods.documents.iter().cloned().map(Source::Documents);
     paths.into_iter().chain(url).chain(documents).collect()
 }
 
 /// Number of logs that are rotated at the same time: the kubelet's default. A rotation is a rename and a call of the runtime.
 const LOG_WORKERS: usize = 1;
+/// How often the sizes of logs are checked: the kubelet's default.
+const LOG_PERIOD: Duration = Duration::from_secs(10);
 /// How often a pod is synced without an event: the kubelet's default. Events and probes cause a sync at once.
 const SYNC_PERIOD: Duration = Duration::from_secs(60);
 
@@ -58,18 +59,18 @@ fn rotation(config: &Config, clock: WallClock) -> LogRotationOptions {
         max_size: pods.log_size,
         max_files: pods.log_files,
         workers: LOG_WORKERS,
-        interval: pods.log_period,
+        interval: LOG_PERIOD,
         ..LogRotationOptions::new(config.pod_logs.clone(), clock)
     }
 }
 
 /// Connects to the runtime behind an endpoint, and fails if it is none.
-async fn runtime(endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
+async fn runtime(app: &App, endpoint: &Endpoint) -> Outcome<Arc<dyn RuntimeService>> {
     let of_setting = |failure: Failure| match failure.code() {
         Code::Config => Failure::new(Code::Config, format!("containerRuntimeEndpoint: {}", failure.lines().join("; "))),
         _ => failure,
     };
-    let (runtime, version) = connect_pod_runtime(endpoint).await.map_err(of_setting)?;
+    let (runtime, version) = connect_pod_runtime(&app.config, endpoint).await.map_err(of_setting)?;
     let (runtime_name, runtime_version) = (version.runtime_name, version.runtime_version);
     tracing::info!(%endpoint, runtime_name, runtime_version, "pods run on this runtime");
     Ok(runtime)
@@ -100,7 +101,7 @@ pub(crate) async fn open(
     let pods = pods.with_server(server);
     let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
     let waits = stays.then(|| admin_address(&app.config));
-    let runtime = until_there(app, waits.as_ref(), async || runtime(&endpoint).await).await?;
+    let runtime = until_there(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;
     let images = until_there(app, waits.as_ref(), async || app.images().await).await?;
     let mut parts =
         collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
@@ -196,7 +197,7 @@ mod tests {
                 Source::Path(path) => format!("pods {}", path.display()),
                 Source::DefaultPath(path) => format!("default pods {}", path.display()),
                 Source::Documents(path) => format!("documents {}", path.display()),
-                Source::Url(url) => format!("url {} {:?}", url.url, url.headers),
+                Source::Url(url) => format!("url {}", url.url),
                 Source::Once(_) => "once".to_owned(),
                 Source::Cluster(_) => "cluster".to_owned(),
             };
@@ -207,8 +208,7 @@ mod tests {
         config.pods.manifests = None;
         assert!(sources(&config, &[]).is_empty());
         config.pods.url = Some("http://config/pods".to_owned());
-        config.pods.headers = vec![("X".to_owned(), oci::Secret::new("s3cret"))];
         config.pods.documents = Some("/d".into());
-        assert_eq!(shown(sources(&config, &[])), ["url http://config/pods [(\"X\", \"s3cret\")]", "documents /d"]);
+        assert_eq!(shown(sources(&config, &[])), ["url http://config/pods", "documents /d"]);
     }
 }

@@ -43,7 +43,7 @@ impl Listening {
         let Some(text) = &app.config.container_runtime_endpoint else { return Ok(None) };
         let behind = parse_endpoint(text)?;
         self.refuse(&behind, "the containers are behind")?;
-        let connect = async || connect_passthrough(&behind).await;
+        let connect = async || connect_passthrough(&app.config, &behind).await;
         until_there(app, Some(waits), connect).await.map(Some)
     }
 

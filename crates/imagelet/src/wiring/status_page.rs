@@ -1,5 +1,6 @@
 //! Opens the status page of an agent by the configuration. Holds no rule of its own. Called by `run` and `serve`.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::collection::Collection;
@@ -15,6 +16,9 @@ use crate::exit::{Code, Failure, Outcome};
 
 /// Directory of the page's own certificate below the root.
 const DIRECTORY: &str = "status-page";
+/// Files of another certificate in that directory, with its chain, and of its key.
+const CERTIFICATE: &str = "tls.crt";
+const KEY: &str = "tls.key";
 
 /// Opens the page of an agent that collects these images, and listens; `None` if none is configured.
 pub(crate) async fn open(
@@ -58,10 +62,21 @@ async fn address(config: &Config) -> Outcome<Option<PageAddress>> {
             Some(read.map_err(|error| Failure::caused(Code::Config, "statusTokenFile", &error))?)
         }
     };
-    let serving = match (page.cert_file.clone(), page.key_file.clone()) {
-        (Some(certificate), Some(key)) => ServingCertificate::Files { certificate, key },
-        _ => ServingCertificate::Own {
-            directory: config.root.join(DIRECTORY),
+    let directory = config.root.join(DIRECTORY);
+    let (certificate, key) = (directory.join(CERTIFICATE), directory.join(KEY));
+    let [has_certificate, has_key] = exist([certificate.clone(), key.clone()]).await?;
+    if has_certificate != has_key {
+        let (one, other) = if has_certificate { (&certificate, &key) } else { (&key, &certificate) };
+        let (one, other) = (one.display(), other.display());
+        return Err(Failure::new(
+            Code::Config,
+            format!("certificate of the status page: there is {one} and no {other}"),
+        ));
+    }
+    let serving = match has_certificate {
+        true => ServingCertificate::Files { certificate, key },
+        false => ServingCertificate::Own {
+            directory,
             names: ServerNames {
                 node: config.pods.node_name(),
                 addresses: match address.ip() {
@@ -71,6 +86,15 @@ async fn address(config: &Config) -> Outcome<Option<PageAddress>> {
             },
         },
     };
-    let tls = page.has_tls().then(|| TlsFiles { serving, client_ca_file: page.client_ca_file.clone() });
+    let has_tls = has_certificate || !address.ip().is_loopback();
+    let tls = has_tls.then_some(TlsFiles { serving, client_ca_file: None });
     Ok(Some(PageAddress { address, tls, token }))
+}
+
+/// Returns which of these files exist.
+async fn exist(files: [PathBuf; 2]) -> Outcome<[bool; 2]> {
+    let examine = move || -> std::io::Result<[bool; 2]> { Ok([files[0].try_exists()?, files[1].try_exists()?]) };
+    let found = tokio::task::spawn_blocking(examine).await;
+    let found = found.map_err(|_| Failure::failed("examine the certificate of the status page: the task panicked"))?;
+    found.map_err(|error| Failure::caused(Code::Config, "examine the certificate of the status page", &error))
 }

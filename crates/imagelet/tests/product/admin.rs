@@ -198,8 +198,7 @@ fn who_waits_pulls_as_soon_as_back_off_is_forgotten() {
     );
     fs::write(&manifest, pod).expect("write a manifest");
     // Longer than any test waits: only a reset can end it.
-    let waiting =
-        s.imagelet.clone().global("--image-pull-back-off-initial", "1h").global("--image-pull-back-off-max", "1h");
+    let waiting = s.imagelet.clone().global("--image-pull-back-off-initial", "5m");
     let programs = s.scratch.directory("providers");
     images::write(&programs.join("never"), "#!/bin/sh\nexit 1\n");
     fs::set_permissions(programs.join("never"), fs::Permissions::from_mode(0o755)).expect("chmod");
@@ -223,7 +222,7 @@ fn who_waits_pulls_as_soon_as_back_off_is_forgotten() {
     };
     assert_eq!((&entry["namespace"], &entry["pod"]), (&json!("shop"), &json!("web")));
     assert_eq!((&entry["image"], &entry["cause"]), (&json!(name), &json!("not_found")));
-    assert_eq!((&entry["failures"], &entry["windowMilliseconds"]), (&json!(1), &json!(3_600_000)));
+    assert_eq!((&entry["failures"], &entry["windowMilliseconds"]), (&json!(1), &json!(300_000)));
     let table = s.imagelet.ok(&["backoff"]);
     let row = table.lines().nth(1).unwrap_or_else(|| panic!("no row:\n{table}"));
     let words: Vec<&str> = row.split_whitespace().collect();

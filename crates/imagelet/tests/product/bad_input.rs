@@ -134,11 +134,9 @@ fn wrong_usage_and_wrong_configuration() {
     }
     let file = s.scratch.join("config.yaml");
     let head = "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\n";
-    for (text, names) in [
-        ("maxParallelLayers: 0\n", "maxParallelLayers"),
-        ("noSuchField: 1\n", "noSuchField"),
-        ("durability: some\n", "durability"),
-    ] {
+    for (text, names) in
+        [("pullMemory: 0\n", "pullMemory"), ("noSuchField: 1\n", "noSuchField"), ("durability: some\n", "durability")]
+    {
         fs::write(&file, format!("{head}{text}")).expect("write a configuration");
         s.refused(64, &[names], &["--config", &file.display().to_string(), "images"]);
     }

@@ -42,7 +42,7 @@ fn a_clock_that_is_set_at_any_moment_makes_nothing_half_and_nothing_fail() {
     s.imagelet.ok(&["pull", &base_name]);
 
     let clock = Clock::new(&s.scratch);
-    let imagelet = by(&clock, &s.imagelet).global("--resume-transfers", "always").hasty();
+    let imagelet = by(&clock, &s.imagelet).hasty();
     let (over, steps) = (AtomicBool::new(false), AtomicUsize::new(0));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -111,7 +111,7 @@ fn under_an_agent_a_clock_makes_no_image_older_or_younger() {
     let s = Scene::on_a_disk();
     let clock = Clock::new(&s.scratch);
     // The agent runs by the moved clock. The commands that query it do not.
-    let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "0s");
+    let imagelet = s.imagelet.clone();
     let (name, _) = s.push_file("clock/one:1", "a", "one");
     imagelet.ok(&["pull", &name]);
     let mut agent = by(&clock, &imagelet).serve(&s.scratch.join("cri.sock"));

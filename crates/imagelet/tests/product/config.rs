@@ -283,14 +283,15 @@ fn a_provider_gets_the_token_of_the_pods_account() {
         g.registry.host
     );
     let config = g.write("providers.yaml", &config);
-    let tokens = g.scene.scratch.directory("tokens/shop/builder");
+    let secrets = g.scene.scratch.directory("secrets");
+    let tokens = g.scene.scratch.directory("secrets/tokens/shop/builder");
     fs::write(tokens.join("https___vault.example_1"), "t0ken-of-builder\n").expect("written");
     let with_provider = g
         .imagelet
         .clone()
         .global("--image-credential-provider-config", &config)
         .global("--image-credential-provider-bin-dir", &programs.display().to_string())
-        .global("--service-account-token-dir", &g.scene.scratch.join("tokens").display().to_string());
+        .global("--secrets-dir", &secrets.display().to_string());
 
     let pod = g.pod("  serviceAccountName: builder\n");
     let file = g.write("explained.yaml", &pod);

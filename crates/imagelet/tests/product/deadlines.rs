@@ -1,18 +1,24 @@
-//! Registries that are really slow, made so by a proxy: each deadline of a pull ends it with its own message, leaves nothing
-//! half, and the next pull is as good as any.
+//! Registries that stop in the middle of a layer, made so by a proxy: the progress deadline ends the pull with its own message in every
+//! way in which imagelet pulls, the failed pull leaves no image and no record, and the next pull succeeds.
 
 use std::fs;
 
+use serde_json::json;
 use tokio::runtime::Runtime;
 
 use crate::support::cli::Done;
+use crate::support::containerd::Containerd;
 use crate::support::gate::Gate;
 use crate::support::manifests::{Manifests, Pod};
+use crate::support::node::Node;
+use crate::support::pods::idle_image;
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Packing};
 
-/// Bytes of the layer: more than all buffers on its way together.
+/// Bytes of the layer: more than all buffers of the connection together.
 const LONG: usize = 24 << 20;
+/// Bytes of an answer after which the registry stops.
+const STOPS_AFTER: u64 = 1 << 20;
 
 /// A registry behind a gate, with one long image.
 struct SlowRegistry {
@@ -27,14 +33,10 @@ struct SlowRegistry {
 
 impl SlowRegistry {
     fn new() -> Self {
-        let mut s = Scene::new();
-        // Leftovers of such a pull for the next one are tested elsewhere; without them, the store is as before.
-        s.imagelet = s.imagelet.clone().global("--resume-transfers", "off");
+        let s = Scene::new();
         let image = s.layout.image(&[s.file_layer("data", vec![0_u8; LONG], Packing::Plain)]);
         s.registry.push(&s.layout, &image, "slow/image:1");
-        let runtime =
-            tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let gate = runtime.block_on(Gate::start(s.registry.host().to_owned()));
+        let (gate, runtime) = gate(&s);
         let name = format!("{}/slow/image:1", gate.host());
         let pod = Pod { namespace: "shop", name: "web", image: &name, policy: "IfNotPresent", secrets: &[] };
         let pod = Manifests::new().pod(pod).write(&s.scratch.join("pod.yaml"));
@@ -45,34 +47,78 @@ impl SlowRegistry {
         imagelet.run(&["ensure", "-f", &self.pod])
     }
 
-    /// Asserts that a pull is given up with these words, that the store is as before, and that the pull succeeds once the gate is open.
+    /// Asserts that `ensure` with a short deadline fails for it and leaves no image and no record in `root`, and that it succeeds once
+    /// the registry goes on.
     #[track_caller]
-    fn gives_up(&self, imagelet: &Imagelet, words: &[&str]) {
-        let done = self.ensure(imagelet);
+    fn is_given_up(&self, imagelet: &Imagelet, root: &str) {
+        self.gate.hold_answers_after(STOPS_AFTER);
+        let done = self.ensure(&imagelet.clone().global("--image-pull-progress-deadline", "1s"));
         assert_eq!(done.code, Some(69), "{}{}", done.stdout, done.stderr);
         assert!(done.stdout.contains("ErrImagePull"), "{}", done.stdout);
-        for word in words {
-            assert!(done.stderr.contains(word), "{:?} is not in\n{}", word, done.stderr);
+        let seen = format!(" of {} bytes had come", self.size);
+        for word in ["the pull made no progress for 1", "(imagePullProgressDeadline: 1s); ", &seen] {
+            assert!(done.stderr.contains(word), "{word:?} is not in\n{}", done.stderr);
         }
-        assert_eq!(self.s.imagelet.ids(), Vec::<String>::new());
-        for directory in ["ingest", "layers", "image_manager/pulling", "image_manager/pulled"] {
-            let path = self.s.scratch.join("store").join(directory);
-            let left: Vec<_> = fs::read_dir(&path).expect("the store").map(|e| e.expect("an entry").path()).collect();
+        assert_eq!(imagelet.ids(), Vec::<String>::new());
+        for directory in ["image_manager/pulling", "image_manager/pulled"] {
+            let path = self.s.scratch.join(root).join(directory);
+            let left: Vec<_> = fs::read_dir(&path).expect("a root").map(|e| e.expect("an entry").path()).collect();
             assert!(left.is_empty(), "left over: {left:?}");
         }
         self.gate.open();
-        let done = self.ensure(&self.s.imagelet);
+        let done = self.ensure(imagelet);
         assert_eq!(done.code, Some(0), "{}{}", done.stdout, done.stderr);
-        assert_eq!(self.s.imagelet.ids(), [self.id.as_str()]);
+        assert_eq!(imagelet.ids(), [self.id.as_str()]);
     }
+}
+
+/// A gate before the registry of a scene.
+fn gate(s: &Scene) -> (Gate, Runtime) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let gate = runtime.block_on(Gate::start(s.registry.host().to_owned()));
+    (gate, runtime)
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn a_pull_that_stands_still_is_given_up() {
+fn a_stalled_pull_into_the_own_store_is_given_up() {
     let slow = SlowRegistry::new();
-    slow.gate.hold_answers_after(1 << 20);
-    let imagelet = slow.s.imagelet.clone().global("--image-pull-progress-deadline", "1s");
-    let seen = format!(" of {} bytes had come", slow.size);
-    slow.gives_up(&imagelet, &["the pull made no progress for 1", "(imagePullProgressDeadline: 1s); ", &seen]);
+    slow.is_given_up(&slow.s.imagelet, "store");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_stalled_pull_through_an_agent_is_given_up() {
+    let slow = SlowRegistry::new();
+    let _agent = slow.s.imagelet.serve(&slow.s.scratch.join("cri.sock"));
+    slow.is_given_up(&slow.s.imagelet, "store");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_stalled_pull_into_containerds_store_is_given_up() {
+    let slow = SlowRegistry::new();
+    let containerd = Containerd::start(&slow.gate.host());
+    let root = slow.s.scratch.directory("behind").display().to_string();
+    let imagelet = Imagelet::remote(&containerd.endpoint()).global("--root", &root).global("--pull-engine", "embedded");
+    slow.is_given_up(&imagelet, "behind");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_stalled_pull_of_a_pod_is_given_up_and_the_pod_runs_later() {
+    let node = Node::with(&json!({"imagePullProgressDeadline": "1s"}));
+    let s = &node.scene;
+    let image = idle_image(s, &[s.file_layer("data", vec![0_u8; LONG], Packing::Plain)]);
+    s.registry.push(&s.layout, &image, "slow/pod:1");
+    let (gate, _runtime) = gate(s);
+    gate.hold_answers_after(STOPS_AFTER);
+    let container = json!({"name": "main", "image": format!("{}/slow/pod:1", gate.host())});
+    node.write("slow.yaml", &node.pod("slow", json!({"containers": [container]})));
+    let message = node.waits("slow", "main", "ImagePullBackOff");
+    assert!(message.contains("the pull made no progress for 1"), "{message}");
+    assert!(message.contains("(imagePullProgressDeadline: 1s)"), "{message}");
+    gate.open();
+    node.ready("slow");
 }

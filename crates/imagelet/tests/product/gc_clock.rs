@@ -12,10 +12,10 @@ const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// A scene on a disk of its own, whose images are not protected after an explicit pull.
+/// A scene on a disk of its own.
 fn scene() -> (Scene, Imagelet) {
     let s = Scene::on_a_disk();
-    let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "0s");
+    let imagelet = s.imagelet.clone();
     (s, imagelet)
 }
 
@@ -133,18 +133,17 @@ fn prepulled_images_are_removed_last_while_protected() {
     let (s, _) = scene();
     // If no containers run on the node, no image counts as pulled ahead of its use.
     let containerd = Containerd::start(s.registry.host());
-    let imagelet = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "24h");
-    let imagelet = imagelet.global("--runtime-endpoint", &containerd.endpoint());
+    let imagelet = s.imagelet.clone().global("--runtime-endpoint", &containerd.endpoint());
     let later = |seconds: i64| imagelet.clone().later(seconds);
     let (name, _) = s.push_file("clock/ahead:1", "a", "ahead");
     imagelet.ok(&["pull", &name]);
     // The goal is reached without it, and the reason is which of those that stay it is.
     let kept = |imagelet: &Imagelet| decision(&imagelet.plan(&["--until-free", "1"]), "clock/ahead:1").to_owned();
-    for (passed, want) in [(10 * MINUTE, "protected"), (23 * HOUR, "protected"), (25 * HOUR, "not-needed")] {
+    for (passed, want) in [(10 * MINUTE, "protected"), (55 * MINUTE, "protected"), (65 * MINUTE, "not-needed")] {
         assert_eq!(kept(&later(passed)), want, "{passed} s later");
     }
-    assert_eq!(kept(&later(23 * HOUR).clock_set_by(400 * DAY)), "protected", "no clock ends it");
-    let done = later(23 * HOUR).collect(&["--all-unused"]);
+    assert_eq!(kept(&later(55 * MINUTE).clock_set_by(400 * DAY)), "protected", "no clock ends it");
+    let done = later(55 * MINUTE).collect(&["--all-unused"]);
     assert_eq!(gone(&done), ["clock/ahead:1"]);
     assert!(done["removed"][0]["protectedUntil"].is_string(), "{done:#}");
 }

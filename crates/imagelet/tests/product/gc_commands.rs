@@ -7,15 +7,10 @@ use serde_json::{Value, json};
 use crate::support::Imagelet;
 use crate::support::scene::Scene;
 
-/// Without ages, and with no round that begins because the disk of the tests happens to be full.
-const IMMEDIATE: [(&str, &str); 3] = [
-    ("--minimum-image-ttl-duration", "0s"),
-    ("--image-gc-protect-pre-pulled", "0s"),
-    ("--image-gc-high-threshold", "100"),
-];
-
-fn immediate(imagelet: &Imagelet) -> Imagelet {
-    IMMEDIATE.iter().fold(imagelet.clone(), |imagelet, (flag, value)| imagelet.global(flag, value))
+/// Two hours later, when no image of the test is young or protected, and with no round that begins because the disk of the tests happens
+/// to be full.
+fn later(imagelet: &Imagelet) -> Imagelet {
+    imagelet.clone().later(2 * 3600).global("--image-gc-high-threshold", "100")
 }
 
 fn json_of(imagelet: &Imagelet, args: &[&str]) -> Value {
@@ -30,12 +25,12 @@ fn every_format_shows_removals_and_reasons_to_keep() {
     let (old, old_image) = s.push_file("gc/old:1", "a", vec![1_u8; 300_000]);
     let (base, base_image) = s.push_file("gc/base:1", "b", vec![2_u8; 100_000]);
     let (ahead, _) = s.push_file("gc/ahead:1", "c", "ahead");
-    let imagelet = immediate(&s.imagelet);
-    imagelet.ok(&["pull", &old, &base]);
+    let imagelet = later(&s.imagelet);
+    s.imagelet.ok(&["pull", &old, &base]);
     let young = s.imagelet.ok(&["gc", "--dry-run", "--all-unused"]);
     assert!(young.contains("too-young") && young.contains("every image is needed, or must not go yet"), "{young}");
     s.imagelet.ok(&["pull", &ahead]);
-    let told = imagelet.ok(&["gc", "explain", &ahead]);
+    let told = s.imagelet.clone().hasty().ok(&["gc", "explain", &ahead]);
     assert!(told.contains("it stays: pulled before its use, and protected until "), "{told}");
     imagelet.ok(&["rmi", &ahead]);
 
@@ -146,7 +141,7 @@ fn wrong_words_are_refused() {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
     let s = Scene::on_a_disk();
-    let imagelet = immediate(&s.imagelet);
+    let imagelet = later(&s.imagelet);
     let (name, image) = s.push_file("gc/kept:1", "a", "kept");
     imagelet.ok(&["pull", &name]);
     let socket = s.scratch.join("cri.sock");

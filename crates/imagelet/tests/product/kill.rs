@@ -21,7 +21,6 @@ const ROUNDS: usize = 50;
 const SEED: u64 = 0x1DEA_2026_1121;
 
 const FORMATS: [&str; 2] = ["erofs", "dir"];
-const RESUMES: [&str; 3] = ["off", "auto", "always"];
 
 /// A layer of a few hundred files, big and small.
 fn layer(s: &Scene, number: usize) -> images::Layer {
@@ -91,7 +90,7 @@ struct Store<'a> {
 impl Store<'_> {
     /// Asserts that the store holds what the records say, and nothing else.
     #[track_caller]
-    fn check(&self, imagelet: &Imagelet, resume: &str, context: &str) -> Left {
+    fn check(&self, imagelet: &Imagelet, context: &str) -> Left {
         let usage = imagelet.json(&["df"]);
         let ids: Vec<&str> =
             usage["images"].as_array().expect("a list").iter().filter_map(|image| image["id"].as_str()).collect();
@@ -107,8 +106,7 @@ impl Store<'_> {
             list.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect();
         let told = |what: &str| usage["unfinished"][what].as_u64().unwrap_or(0);
         let (whole, parts) = (told("layers"), told("blobs"));
-        assert!(resume != "off" || whole + parts == 0, "{context}: something is left: {names:?}");
-        assert!(resume == "always" || parts == 0, "{context}: a part is left, of a line that is not slow: {names:?}");
+        assert!(parts == 0, "{context}: a part is left, of a line that is not slow: {names:?}");
         assert_eq!(names.len() as u64, 2 * (whole + parts), "{context}: {whole} layers and {parts} parts: {names:?}");
         let taken: u64 = names.iter().map(|name| measure(&ingest.join(name))).sum();
         let bytes = told("bytes");
@@ -175,15 +173,15 @@ fn fifty_kills_leave_images_whole_or_absent() {
     for round in 0..rounds {
         // Every other kill aims at the last third: that is where the commit is.
         let least = if round % 2 == 0 { 0.0 } else { 0.66 };
-        let (shape, resume) = (round / 2 % 2, RESUMES[round / 4 % 3]);
-        let (imagelet, whole) = (&shaped[shape].clone().global("--resume-transfers", resume), wholes[shape]);
+        let shape = round / 2 % 2;
+        let (imagelet, whole) = (&shaped[shape], wholes[shape]);
         let moment = whole.mul_f64(least + random.next() * (1.05 - least));
         let format = FORMATS[shape];
-        let round_is = format!("seed {seed:#x}, round {round}, {format}, resume {resume}");
+        let round_is = format!("seed {seed:#x}, round {round}, {format}");
         let context = format!("{round_is}, killed after {moment:?} of {whole:?}");
         killed += usize::from(kill_after(imagelet.spawn(&["pull", &name]), moment));
 
-        let left = store.check(imagelet, resume, &context);
+        let left = store.check(imagelet, &context);
         if left.present {
             survived += 1;
             assert_eq!(
@@ -217,7 +215,8 @@ fn fifty_kills_leave_images_whole_or_absent() {
         let moment = removal.mul_f64(0.3 + random.next());
         let context = format!("{round_is}, removal killed after {moment:?}");
         cut_removals += usize::from(kill_after(imagelet.spawn(&["rmi", &name]), moment));
-        let left = store.check(imagelet, "off", &context);
+        let left = store.check(imagelet, &context);
+        assert!(left.whole.is_empty(), "{context}: layers are left of a removal");
         if round % 10 == 9 {
             let report = s.imagelet.json(&["check"]);
             assert_eq!(report["problems"], serde_json::json!([]), "{context}");

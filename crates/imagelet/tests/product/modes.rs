@@ -32,9 +32,9 @@ use Way::{Engine as Library, Program};
 /// How many layers at the same time, on how many cores, how careful.
 const LAYERS: &[Mode] = &[
     ("as it comes", Program(|i| i)),
-    ("one layer at a time", Program(|i| i.global("--max-parallel-layers", "1"))),
-    ("eight layers at a time", Program(|i| i.global("--max-parallel-layers", "8"))),
-    ("one core, eight layers", Program(|i| i.one_core().global("--max-parallel-layers", "8"))),
+    ("one layer at a time", Library(|o| o.max_parallel_layers = 1)),
+    ("eight layers at a time", Library(|o| o.max_parallel_layers = 8)),
+    ("one core, four layers", Program(Imagelet::one_core)),
     ("directories", Program(|i| i.global("--layer-format", "dir"))),
     ("EROFS files", Program(|i| i.global("--layer-format", "erofs"))),
     ("relaxed", Program(|i| i.global("--durability", "relaxed"))),
@@ -48,7 +48,7 @@ const STREAMS: &[Mode] = &[
     ("EROFS files, one core", Program(|i| i.one_core().global("--layer-format", "erofs"))),
     ("one core", Program(Imagelet::one_core)),
     ("blobs kept", Library(|o| o.keep_blobs = true)),
-    ("over one connection", Library(|o| o.ranges = RangePolicy::off())),
+    ("over one connection", Library(|o| o.ranges.per_blob = 1)),
     ("by ranges, whatever they bring", Library(|o| o.ranges = eager())),
 ];
 

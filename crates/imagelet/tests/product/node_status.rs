@@ -92,7 +92,10 @@ fn a_disk_that_has_room_shows_its_images_the_largest_first() {
     let sizes: Vec<u64> =
         status["images"].as_array().expect("images").iter().filter_map(|image| image["sizeBytes"].as_u64()).collect();
     assert!(sizes.len() == 3 && sizes.is_sorted_by(|a, b| a >= b), "{sizes:?}");
-    let limited = imagelet.clone().global("--node-status-max-images", "1").json(&["status"]);
+    let kubelet = s.scratch.join("kubelet.yaml");
+    let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\nnodeStatusMaxImages: 1\n";
+    std::fs::write(&kubelet, text).expect("written");
+    let limited = imagelet.clone().global("--kubelet-config", &kubelet.display().to_string()).json(&["status"]);
     assert_eq!(limited["images"].as_array().map(Vec::len), Some(1));
 
     let space = Space::of(&disk);
@@ -135,7 +138,6 @@ fn what_interrupted_pulls_left_is_shown_wherever_space_is() {
         assert!(metrics.lines().any(|l| l.starts_with(line)), "{line}: {metrics}");
     }
     drop(agent);
-    let unprotected = s.imagelet.clone().global("--image-gc-protect-pre-pulled", "0s");
-    unprotected.ok(&["gc", "--all-unused", "--min-age", "0s"]);
+    s.imagelet.ok(&["gc", "--all-unused", "--min-age", "0s"]);
     assert_eq!(s.imagelet.json(&["df"])["unfinished"]["blobs"], 0);
 }

@@ -181,8 +181,8 @@ fn failing_providers_are_reported_and_block_no_pull() {
 fn a_provider_that_hangs_is_ended_with_the_command() {
     let w = Workshop::new();
     w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
-    // Its own time would be up long after the test's patience.
-    let imagelet = w.with_providers(&[w.provider("sleeper")]).global("--credential-provider-timeout", "10m");
+    // Its own time is up after a minute.
+    let imagelet = w.with_providers(&[w.provider("sleeper")]);
     let mut ensure = imagelet.spawn(&["ensure", "-f", &w.pod()]);
     eventually("the provider is started", || !w.note("sleeper").is_empty());
     signal(ensure.id(), rustix::process::Signal::TERM);
@@ -196,15 +196,15 @@ fn a_provider_that_hangs_is_ended_with_the_command() {
 fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
     let w = Workshop::new();
     w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
-    let imagelet = w.with_providers(&[w.provider("sleeper")]).global("--credential-provider-timeout", "300ms");
+    let imagelet = w.with_providers(&[w.provider("sleeper")]).hurried(60);
     let done = imagelet.run(&["ensure", "-f", &w.pod()]);
-    assert!(done.stderr.contains("no answer within 300ms"), "its own time ends it:\n{}", done.stderr);
+    assert!(done.stderr.contains("no answer within 60s"), "its own time ends it:\n{}", done.stderr);
     assert_eq!(done.code, Some(77), "{}", done.stderr);
     assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains("sleeper"), "{}", done.stderr);
     assert!(is_gone(&w.note("sleeper")), "the provider is ended when its time is up");
     // With a good one, it is not needed.
     let both = [w.provider("sleeper"), w.good_provider("carpenter")];
-    let imagelet = w.with_providers(&both).global("--credential-provider-timeout", "300ms");
+    let imagelet = w.with_providers(&both).hurried(60);
     imagelet.ok(&["ensure", "-f", &w.pod()]);
     assert_eq!(imagelet.ids().len(), 1);
 }
@@ -278,11 +278,9 @@ fn hanging_or_broken_helpers_are_reported_and_block_no_pull() {
     helper(&w, "garbage", &format!("echo '{{{SPILLED}'"));
     helper(&w, "stuck", "echo $$ > $notes/stuck\nexec sleep 1000");
     for (name, hangs) in [("garbage", false), ("stuck", true)] {
-        let imagelet = w
-            .with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): name}}))
-            .global("--credential-provider-timeout", "300ms");
+        let imagelet = w.with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): name}})).hurried(60);
         let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
-        assert_eq!(done.stderr.contains("no answer within 300ms"), hangs, "its own time ends it:\n{}", done.stderr);
+        assert_eq!(done.stderr.contains("no answer within 30s"), hangs, "its own time ends it:\n{}", done.stderr);
         assert_eq!(done.code, Some(77), "{}", done.stderr);
         assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains(name), "{}", done.stderr);
         tells_no_secret(&done.stderr);
@@ -294,7 +292,6 @@ fn hanging_or_broken_helpers_are_reported_and_block_no_pull() {
     // A good provider in addition to them.
     let providers = w.with_providers(&[w.good_provider("carpenter")]);
     let directory = w.s.scratch.join("docker").display().to_string();
-    let imagelet =
-        providers.global("--docker-config-path", &directory).global("--credential-provider-timeout", "300ms");
+    let imagelet = providers.global("--docker-config-path", &directory).hurried(60);
     imagelet.ok(&["ensure", "-f", &w.pod()]);
 }

@@ -92,12 +92,3 @@ fn a_copy_of_a_manifest_brings_nothing_through_any_way_in() {
         assert!(asked.iter().all(|r| r.status == 404 || r.path.ends_with(&s.image.id().to_string())), "{asked:?}");
     }
 }
-
-#[test]
-#[ignore = "needs root and daemons: scripts/test.sh"]
-fn no_registry_request_where_all_pods_may_use_all_images() {
-    let s = Scene::new("erofs");
-    s.registry.clear_requests();
-    s.imagelet.clone().global("--shared-content", "open").ok(&["pull", &s.copy]);
-    assert!(s.registry.requests_for("/blobs/").is_empty());
-}

@@ -244,62 +244,54 @@ fn curl(words: &[&str], at: &str) -> String {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn the_network_sees_a_page_with_a_token_or_a_certificate_alone() {
+fn the_network_sees_a_page_with_a_token_alone_under_the_certificate_of_the_root() {
     enter_own_network();
     let s = Scene::new();
     let address = format!("{NODE_IP}:0");
     let line =
         s.imagelet.clone().global("--status-address", &address).fails(64, &["serve", "--listen", "unix:///tmp/x"]);
-    assert!(line.contains("statusTokenFile or statusClientCAFile must say who may read the page"), "{line}");
+    assert!(line.contains("statusTokenFile must say who may read the page"), "{line}");
     let directory = s.scratch.path();
     let file = |name: &str| directory.join(name).display().to_string();
-    // As every authority makes them: of version 3.
-    std::fs::write(directory.join("client.ext"), "extendedKeyUsage=clientAuth\n").expect("written");
-    for (name, of) in [("ca", "readers"), ("other", "others")] {
-        openssl(
-            directory,
-            &format!(
-                "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN={of} -keyout {name}.key -out {name}.crt"
-            ),
-        );
-        openssl(
-            directory,
-            &format!(
-                "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=reader -keyout {name}-client.key -out {name}-client.csr"
-            ),
-        );
-        openssl(
-            directory,
-            &format!(
-                "x509 -req -in {name}-client.csr -CA {name}.crt -CAkey {name}.key -CAcreateserial -extfile client.ext -days 2 -out {name}-client.crt"
-            ),
-        );
-    }
+    // A directory that is no store yet and not empty is refused as a root.
+    let (name, _) = s.push_file("page/one:1", "a", "a");
+    s.imagelet.ok(&["pull", &name]);
+    let page = s.scratch.directory("store/status-page");
+    openssl(
+        &page,
+        &format!(
+            "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj /CN=page -addext \
+             subjectAltName=IP:{NODE_IP} -keyout tls.key -out tls.crt"
+        ),
+    );
     let token = "token-of-readers-0123";
     std::fs::write(directory.join("token"), format!("{token}\n")).expect("written");
     let imagelet = s.imagelet.clone().global("--status-address", &address);
-    let imagelet =
-        imagelet.global("--status-token-file", &file("token")).global("--status-client-ca-file", &file("ca.crt"));
+    let imagelet = imagelet.global("--status-token-file", &file("token"));
+    let (key, aside) = (page.join("tls.key"), page.join("aside"));
+    std::fs::rename(&key, &aside).expect("moved");
+    let line = imagelet.fails(64, &["serve", "--listen", "unix:///tmp/x"]);
+    assert!(line.contains("status-page/tls.crt and no ") && line.contains("status-page/tls.key"), "{line}");
+    std::fs::rename(&aside, &key).expect("moved");
     let agent = imagelet.serve(&s.scratch.join("cri.sock"));
     let at = url(&agent);
     assert!(at.starts_with(&format!("https://{NODE_IP}:")), "{at}");
     let bearer = format!("Authorization: Bearer {token}");
     let basic = format!("reader:{token}");
-    let (cert, key, other, other_key) =
-        (file("ca-client.crt"), file("ca-client.key"), file("other-client.crt"), file("other-client.key"));
-    let cases: [(&[&str], &str); 7] = [
+    let cases: [(&[&str], &str); 5] = [
         (&[], "401"),
         (&["-H", &bearer], "200"),
         (&["-u", &basic], "200"),
         (&["-u", "reader:token-of-readers-0124"], "401"),
-        (&["--cert", &cert, "--key", &key], "200"),
-        (&["--cert", &other, "--key", &other_key], "000"),
         (&["--tls-max", "1.1"], "000"),
     ];
     for (words, want) in cases {
         assert_eq!(curl(words, &at), want, "{words:?}");
     }
     assert_eq!(curl(&[], &at.replace("https", "http")), "000", "nothing is answered in clear text");
+    let authority = page.join("tls.crt").display().to_string();
+    let known = run(tool("curl").args(["-sS", "--fail", "--cacert", &authority, "-H", &bearer, &at]));
+    assert!(known.contains("<html"), "the certificate of the root is served: {known}");
     assert!(!agent.lines().join("\n").contains(token), "the log has no token");
 }
 

@@ -25,7 +25,7 @@ async fn with_blobs(count: usize) -> (TestRegistry, Vec<Descriptor>) {
 #[tokio::test(start_paused = true)]
 async fn limit_is_shared_by_all_pulls() {
     let (registry, blobs) = with_blobs(4).await;
-    let client = client(RangePolicy::off());
+    let client = client(RangePolicy { per_blob: 1, ..RangePolicy::default() });
     let start = Instant::now();
     // One pull of one layer, and one of three.
     let one = session(&client, &registry, "app", None);

@@ -1,4 +1,4 @@
-//! Pulls that are too slow.
+//! Pulls that stall.
 
 use async_trait::async_trait;
 use cri_api::{FsInfo, Image, ImageFilter, ImageStatus, LayerState, PullEvent, PullImageRequest};
@@ -89,8 +89,7 @@ async fn a_registry_that_does_not_say_what_a_name_stands_for_ends_the_pull() {
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_tells_nothing_may_take_its_time() {
-    let options =
-        PullerOptions { progress_deadline: Some(Duration::from_secs(20)), minimum_rate: Some(1 << 30), ..free() };
+    let options = PullerOptions { progress_deadline: Some(Duration::from_secs(20)), ..free() };
     let (outcome, seconds) = pull(vec![Vec::new(); 300], options).await;
     assert_eq!((outcome.expect("pulled").pulling.as_secs(), seconds), (300, 300));
     // Neither may one that commits for long.
@@ -99,35 +98,10 @@ async fn a_service_that_tells_nothing_may_take_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_trickles_ends() {
-    let options = PullerOptions { minimum_rate: Some(100), progress_deadline: Some(Duration::from_secs(20)), ..free() };
-    let script = |rate: u64| [vec![fetching()], (1..90).map(|second| done(second * rate)).collect()].concat();
-    let (outcome, seconds) = pull(script(50), options).await;
-    let text = deadline(outcome);
-    assert!(text.starts_with("the pull is too slow: "), "{text}");
-    assert!(text.contains("bytes per second over 30s (imagePullMinimumRate: 100); "), "{text}");
-    assert_eq!(seconds, 30);
-    let (outcome, seconds) = pull(script(110), options).await;
+async fn a_pull_that_trickles_goes_on() {
+    let options = PullerOptions { progress_deadline: Some(Duration::from_secs(20)), ..free() };
+    let script = [vec![fetching()], (1..90).map(done).collect()].concat();
+    let (outcome, seconds) = pull(script, options).await;
     assert!(outcome.is_ok(), "{outcome:?}");
     assert_eq!(seconds, 90);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_pull_that_takes_too_long_ends() {
-    let options = PullerOptions { deadline: Some(Duration::from_secs(60)), ..free() };
-    let (outcome, seconds) = pull(vec![Vec::new(); 300], options).await;
-    assert_eq!((deadline(outcome).as_str(), seconds), ("the pull took longer than 1m0s (imagePullDeadline)", 60));
-    let (outcome, seconds) = pull(vec![Vec::new(); 59], options).await;
-    assert!(outcome.is_ok(), "{outcome:?}");
-    assert_eq!(seconds, 59);
-}
-
-#[tokio::test(start_paused = true)]
-async fn the_wait_for_a_turn_is_no_part_of_the_deadline() {
-    let options = PullerOptions { serialize: true, deadline: Some(Duration::from_secs(10)), ..free() };
-    let mut rig = Rig::on(FakeImageService::new(), Arc::new(Script(vec![Vec::new(); 9])), options);
-    for image in ["a:1", "b:1", "c:1"] {
-        rig.ask(image).await;
-    }
-    assert!(rig.outcomes().await.iter().all(Result::is_ok));
 }

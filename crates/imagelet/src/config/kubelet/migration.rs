@@ -7,9 +7,9 @@ use serde_json::Value;
 
 use super::super::error::ConfigError;
 use super::super::model::Config;
-use super::super::table::{SETTINGS, Setting};
+use super::super::setting::{SETTINGS, Setting};
 use super::super::{check, eviction, show};
-use super::apply;
+use super::{STATUS_IMAGES, apply};
 use crate::environment::Environment;
 
 /// A configuration of ours, and the kubelet's fields that are not in it.
@@ -34,13 +34,14 @@ pub(crate) fn migrate(environment: &Environment, path: &Path) -> Result<Migratio
     let mut left_out: Vec<_> = unused.passed_over.into_iter().map(|name| (name.clone(), reason(&name))).collect();
     left_out.extend(unused.zero.into_iter().map(|name| (name, "it is zero, which stands for the default")));
     left_out.extend(unused.constants);
+    if config.origins.contains_key(STATUS_IMAGES) {
+        left_out.push((STATUS_IMAGES.to_owned(), "imagelet takes it from a kubelet's file alone (`kubeletConfig`)"));
+    }
     let taken = SETTINGS.iter().filter(|setting| config.origins.contains_key(setting.field));
-    let (secret, taken): (Vec<_>, Vec<_>) = taken.partition(|setting| setting.is_secret());
-    let unsaid = "its values may be passwords, which are not written: add them";
-    left_out.extend(secret.into_iter().map(|setting| (setting.field.to_owned(), unsaid)));
     left_out.sort();
     let foreign = eviction::passed_over(&config.eviction);
-    let value = |setting: &Setting| match setting.show(&config) {
+    let fields = config.fields();
+    let value = |setting: &Setting| match setting.value_in(&fields) {
         Value::Object(mut map) => {
             map.retain(|signal, _| !foreign.contains(&signal.as_str()));
             Value::Object(map)
@@ -116,7 +117,7 @@ fn reason(name: &str) -> &'static str {
 mod tests {
     use super::*;
     use crate::config::NamedFiles;
-    use crate::config::table::of_field;
+    use crate::config::setting::of_field;
 
     #[test]
     fn the_new_file_says_the_same_as_the_old_one() {
@@ -125,7 +126,7 @@ mod tests {
         let text = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n\
                     containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\nimageGCHighThresholdPercent: 90\n\
                     imageMinimumGCAge: 0s\nevictionHard: {memory.available: 100Mi, imagefs.available: 5%}\n\
-                    staticPodPath: manifests\nstaticPodURLHeader: {Authorization: [s3cret]}\ncgroupDriver: systemd\n\
+                    staticPodPath: manifests\nstaticPodURLHeader: {Authorization: [s3cret]}\nnodeStatusMaxImages: 7\ncgroupDriver: systemd\n\
                     crashLoopBackOff: {maxContainerRestartPeriod: 60s}\nvolumePluginDir: /v\n\
                     featureGates: {KubeletEnsureSecretPulledImages: false}\n";
         std::fs::write(&theirs, text).expect("written");
@@ -144,10 +145,7 @@ mod tests {
         )
         .expect("written");
         let old = Config::load(&environment, &none, given).expect("taken");
-        for setting in SETTINGS
-            .iter()
-            .filter(|setting| !["kubeletConfig", "staticPodURLHeader", "evictionHard"].contains(&setting.field))
-        {
+        for setting in SETTINGS.iter().filter(|setting| !["kubeletConfig", "evictionHard"].contains(&setting.field)) {
             assert_eq!(setting.show(&new), setting.show(&old), "{}\n{written}", setting.field);
         }
         assert_eq!(migration.document["evictionHard"], serde_json::json!({"imagefs.available": "5%"}));
@@ -158,6 +156,7 @@ mod tests {
                 "cgroupDriver",
                 "evictionHard.memory.available",
                 "imageMinimumGCAge",
+                "nodeStatusMaxImages",
                 "staticPodURLHeader",
                 "volumePluginDir"
             ]

@@ -1,80 +1,118 @@
-//! Settings of the embedded engine. The values are fields of [`EngineOptions`] themselves, and so are the defaults. The limits
-//! on layers and images, parallel ranges and the check of the disk space are no settings: their defaults are the bounds.
+//! Settings of the embedded engine, with the defaults of [`EngineOptions`]. The limits on layers and images, their number in parallel,
+//! parallel ranges and the resumption of transfers are no settings.
 
-use image_service::{EngineOptions, Resume, SharedContent, UnsupportedImages};
+use std::path::PathBuf;
+
+use image_service::{EngineOptions, UnsupportedImages};
 use oci::Platform;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 use store::{Durability, LayerFormat};
 
-use crate::config::declare::settings;
-use crate::config::kind::{boolean, bytes, choice, count, parsed, path_if_any};
+use crate::config::flag::Empty::Unset;
+use crate::config::flag::Group::{Advanced, Engine as Group};
+use crate::config::flag::flag;
+use crate::config::form::{As, Choice, Size, Text, Words};
 
 const LEAST_MEMORY: u64 = image_service::LEAST_MEMORY as u64;
 
-const SHARED_CONTENTS: &[(&str, SharedContent)] =
-    &[("verified", SharedContent::Verified), ("open", SharedContent::Open)];
-const UNSUPPORTED_IMAGES: &[(&str, UnsupportedImages)] =
-    &[("refuse", UnsupportedImages::Refuse), ("runtime", UnsupportedImages::Runtime)];
-const RESUMES: &[(&str, Resume)] = &[("auto", Resume::Auto), ("always", Resume::Always), ("off", Resume::Off)];
-const DURABILITIES: &[(&str, Durability)] = &[("full", Durability::Full), ("relaxed", Durability::Relaxed)];
-const LAYER_FORMATS: &[(&str, LayerFormat)] =
-    &[("auto", LayerFormat::Auto), ("erofs", LayerFormat::Erofs), ("dir", LayerFormat::Dir)];
+impl Words for UnsupportedImages {
+    const WORDS: &'static [(&'static str, Self)] = &[("refuse", Self::Refuse), ("runtime", Self::Runtime)];
+}
 
-settings! {
-    impl EngineOptions {
-        Engine {
-            max_parallel_layers =>
-                "maxParallelLayers", "max-parallel-layers", count(1..=256),
-                "Number of layers of an image that the embedded engine fetches and unpacks at the same time, \
-                 the largest first; four times as many of small ones (256 KiB). pullMemory is a limit of its \
-                 own";
-            memory =>
-                "pullMemory", "pull-memory", bytes(LEAST_MEMORY..=1 << 40),
-                "Memory that all pulls of the embedded engine together may use for buffers and decoders. A \
-                 layer waits until it has the 1.8 to 2.8 MiB that it needs. A zstd window above a quarter of \
-                 the limit is still used, one at a time";
-            platform =>
-                "platform", "platform", parsed(
-                    "OS/ARCH[/VARIANT]",
-                    "a platform such as linux/arm64",
-                    |text| text.parse::<Platform>().map_err(|error| error.to_string()),
-                    |platform| json!(platform.to_string()),
-                ),
-                "Platform that is chosen from an index [default: the machine's]";
-            signature_policy =>
-                "signaturePolicy", "signature-policy", path_if_any("FILE"),
-                "Which images must be signed, by which keys, and which are rejected: a file in the form of \
-                 /etc/containers/policy.json (docs/signatures.md). Read again when it changes. Without one \
-                 every image is accepted. Behind a runtime imagelet must pull: not with pullEngine runtime, and auto \
-                 is embedded";
-            unsupported_images =>
-                "unsupportedImages", "unsupported-images", choice(UNSUPPORTED_IMAGES),
-                "What becomes of an image with encrypted layers or layers of an unknown type behind a runtime whose \
-                 store imagelet fills. refuse: its pull fails; runtime: the runtime pulls it, without imagelet's limits and \
-                 checks (docs/threat-model.md). Not with a signaturePolicy or pullEngine embedded, and never for an \
-                 image whose descriptors have URLs";
-            store.durability =>
-                "durability", "durability", choice(DURABILITIES),
-                "full: a reported image survives a power cut; relaxed: the last images and their records may \
-                 be lost, none is ever incomplete";
-            keep_blobs =>
-                "keepBlobs", "keep-blobs", boolean(),
-                "Keep compressed layers as they were fetched, for exports with the pulled manifest and for \
-                 the repair of damaged layers. Takes about a third more disk";
-            shared_content =>
-                "sharedContent", "shared-content", choice(SHARED_CONTENTS),
-                "Whether a pull uses layers that were pulled from another repository. verified: after a HEAD \
-                 request for each, with the pull's own credential, to the pull's own registry; open: without \
-                 a request, for nodes on which every pod may have every image";
-            resume =>
-                "resumeTransfers", "resume-transfers", choice(RESUMES),
-                "What an interrupted pull leaves for the next one, for a day or until the space is needed. \
-                 auto: complete layers, and of the others what came over a slow line; always: of the others \
-                 everything that came; off: nothing";
-            store.layer_format =>
-                "layerFormat", "layer-format", choice(LAYER_FORMATS),
-                "Shape of new layers on disk: one EROFS file, or a directory tree; auto: an EROFS file if the \
-                 kernel mounts them, or without root, and a directory otherwise";
+impl Words for Durability {
+    const WORDS: &'static [(&'static str, Self)] = &[("full", Self::Full), ("relaxed", Self::Relaxed)];
+}
+
+impl Words for LayerFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("auto", Self::Auto), ("erofs", Self::Erofs), ("dir", Self::Dir)];
+}
+
+/// The embedded engine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Engine {
+    #[serde(rename = "pullMemory", with = "As::<Size<LEAST_MEMORY, { 1 << 40 }>>")]
+    #[schemars(
+        description = "Memory that all pulls of the embedded engine together may use for buffers and decoders. A layer waits until it \
+                       has the 1.8 to 2.8 MiB that it needs. A zstd window above a quarter of the limit is still used, one at a time",
+        extend("imagelet" = flag(Group, "pull-memory"))
+    )]
+    pub(crate) memory: u64,
+    #[serde(with = "As::<Text<Platform>>")]
+    #[schemars(
+        description = "Platform that is chosen from an index [default: the machine's]",
+        extend("imagelet" = flag(Group, "platform").value("OS/ARCH[/VARIANT]").allowed("a platform such as linux/arm64"))
+    )]
+    pub(crate) platform: Platform,
+    #[serde(rename = "signaturePolicy")]
+    #[schemars(
+        description = "Which images must be signed, by which keys, and which are rejected: a file in the form of \
+                       /etc/containers/policy.json (docs/signatures.md). Read again when it changes. Without one every image is \
+                       accepted. Behind a runtime imagelet must pull: not with pullEngine runtime, and auto is embedded",
+        extend("imagelet" = flag(Group, "signature-policy").value("FILE").empty(Unset))
+    )]
+    pub(crate) signature_policy: Option<PathBuf>,
+    #[serde(rename = "unsupportedImages", with = "As::<Choice<UnsupportedImages>>")]
+    #[schemars(
+        description = "What becomes of an image with encrypted layers or layers of an unknown type behind a runtime whose store \
+                       imagelet fills. refuse: its pull fails; runtime: the runtime pulls it, without imagelet's limits and checks \
+                       (docs/threat-model.md). Not with a signaturePolicy or pullEngine embedded, and never for an image whose \
+                       descriptors have URLs",
+        extend("imagelet" = flag(Advanced, "unsupported-images"))
+    )]
+    pub(crate) unsupported_images: UnsupportedImages,
+    #[serde(with = "As::<Choice<Durability>>")]
+    #[schemars(
+        description = "full: a reported image survives a power cut; relaxed: the last images and their records may be lost, none is \
+                       ever incomplete",
+        extend("imagelet" = flag(Advanced, "durability"))
+    )]
+    pub(crate) durability: Durability,
+    #[serde(rename = "keepBlobs")]
+    #[schemars(
+        description = "Keep compressed layers as they were fetched, for exports with the pulled manifest and for the repair of \
+                       damaged layers. Takes about a third more disk",
+        extend("imagelet" = flag(Advanced, "keep-blobs"))
+    )]
+    pub(crate) keep_blobs: bool,
+    #[serde(rename = "layerFormat", with = "As::<Choice<LayerFormat>>")]
+    #[schemars(
+        description = "Shape of new layers on disk: one EROFS file, or a directory tree; auto: an EROFS file if the kernel mounts \
+                       them, or without root, and a directory otherwise",
+        extend("imagelet" = flag(Group, "layer-format"))
+    )]
+    pub(crate) layer_format: LayerFormat,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        let options = EngineOptions::default();
+        Self {
+            memory: options.memory as u64,
+            platform: options.platform,
+            signature_policy: options.signature_policy,
+            unsupported_images: options.unsupported_images,
+            durability: options.store.durability,
+            keep_blobs: options.keep_blobs,
+            layer_format: options.store.layer_format,
         }
+    }
+}
+
+impl Engine {
+    /// Returns the engine's options by these settings.
+    pub(crate) fn options(&self) -> EngineOptions {
+        let mut options = EngineOptions {
+            memory: usize::try_from(self.memory).unwrap_or(usize::MAX),
+            platform: self.platform.clone(),
+            signature_policy: self.signature_policy.clone(),
+            unsupported_images: self.unsupported_images,
+            keep_blobs: self.keep_blobs,
+            ..EngineOptions::default()
+        };
+        options.store.durability = self.durability;
+        options.store.layer_format = self.layer_format;
+        options
     }
 }

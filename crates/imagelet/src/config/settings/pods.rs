@@ -5,90 +5,127 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use oci::Secret;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::config::declare::settings;
-use crate::config::kind::{
-    Kind, boolean, count, duration, headers, list, parsed, path, path_or_empty, quantity, text, unset,
-};
-use crate::config::value::{Raw, Wrong};
+use crate::config::flag::Empty::{Shown, Unset};
+use crate::config::flag::Group::{Advanced, Pods as Group};
+use crate::config::flag::flag;
+use crate::config::form::{Amount, As, Check, Checked, Count, Form, List, Maybe, SECOND, Span};
 
 /// Default directory of manifests of `imagelet run`.
 pub(crate) const DEFAULT_MANIFESTS: &str = "/etc/imagelet/manifests";
 
-/// Longest time between two turns of a loop.
-const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Shortest time between two turns of a cheap loop.
-const OFTEN: Duration = Duration::from_millis(100);
-const SECOND: Duration = Duration::from_secs(1);
+/// Pods that this node keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct Pods {
+    /// `None`: no directory.
+    #[serde(rename = "staticPodPath")]
+    #[schemars(
+        description = "Directory of pod manifests, or one manifest, that `run` keeps running; empty: none. `run --manifests DIR` does \
+                       the same and may be given again",
+        extend("imagelet" = flag(Group, "pod-manifest-path").value("PATH").empty(Shown).kubelet())
+    )]
+    pub(crate) manifests: Option<PathBuf>,
+    /// `None`: no address.
+    #[serde(rename = "staticPodURL", with = "As::<Maybe<Checked<Url>>>")]
+    #[schemars(
+        description = "Address from which `run` takes pods, as one manifest or a PodList [default: none]",
+        extend("imagelet" = flag(Group, "manifest-url").value("URL").allowed("an address such as https://config.example/pods")
+            .empty(Unset).kubelet())
+    )]
+    pub(crate) url: Option<String>,
+    #[serde(rename = "documentsDirectory")]
+    #[schemars(
+        description = "Directory of ConfigMap and Secret manifests (*.yaml, *.yml, *.json) for the variables and volumes of pods \
+                       [default: none]",
+        extend("imagelet" = flag(Group, "documents-dir").value("DIR"))
+    )]
+    pub(crate) documents: Option<PathBuf>,
+    /// `None`: the host name.
+    #[serde(rename = "nodeName", with = "As::<Maybe<Checked<NodeName>>>")]
+    #[schemars(
+        description = "Name of this node, the suffix of the names of pods [default: the host name in lower case]",
+        extend("imagelet" = flag(Group, "node-name").value("NAME").allowed("a name of lower case letters, digits, `-` and `.`"))
+    )]
+    pub(crate) node_name: Option<String>,
+    /// Empty: the addresses of the machine.
+    #[serde(rename = "nodeIP", with = "As::<NodeIps>")]
+    #[schemars(
+        description = "Addresses of this node, the primary one first [default: the first address that is not a loopback one]",
+        extend("imagelet" = flag(Group, "node-ip").value("IP").allowed("a list of IP addresses of this node"))
+    )]
+    pub(crate) node_ips: Vec<IpAddr>,
+    #[serde(rename = "clusterDNS", with = "As::<List<IpAddr>>")]
+    #[schemars(
+        description = "Name servers of pods with the DNS policy ClusterFirst; without any they use the node's [default: none]",
+        extend("imagelet" = flag(Group, "cluster-dns").value("IP").allowed("a list of IP addresses").kubelet())
+    )]
+    pub(crate) cluster_dns: Vec<IpAddr>,
+    #[serde(rename = "clusterDomain")]
+    #[schemars(
+        description = "Cluster domain of those name servers [default: none]",
+        extend("imagelet" = flag(Group, "cluster-domain").value("DOMAIN").allowed("a domain").kubelet())
+    )]
+    pub(crate) cluster_domain: String,
+    #[serde(rename = "resolvConf")]
+    #[schemars(
+        description = "The node's resolver file; empty: none",
+        extend("imagelet" = flag(Group, "resolv-conf").value("PATH").empty(Shown).kubelet_with_zero())
+    )]
+    pub(crate) resolv_conf: Option<PathBuf>,
+    /// Empty: the runtime's choice.
+    #[serde(rename = "podCgroup")]
+    #[schemars(
+        description = "Parent cgroup of pods: a path such as /pods, or for a runtime with systemd's driver a slice such as pods.slice \
+                       [default: the runtime's choice]",
+        extend("imagelet" = flag(Advanced, "pod-cgroup").value("CGROUP").allowed("a path or the name of a slice"))
+    )]
+    pub(crate) cgroup: String,
+    #[serde(rename = "seccompDefault")]
+    #[schemars(
+        description = "Whether containers without a seccomp profile get the runtime's default profile, instead of none",
+        extend("imagelet" = flag(Group, "seccomp-default").kubelet_with_zero())
+    )]
+    pub(crate) seccomp_default: bool,
+    #[serde(rename = "crashLoopBackOff.maxContainerRestartPeriod", with = "As::<Span<SECOND, { 300 * SECOND }>>")]
+    #[schemars(
+        description = "Longest delay before a container that keeps ending is restarted",
+        extend("imagelet" = flag(Group, "max-container-restart-period").kubelet())
+    )]
+    pub(crate) longest_restart_delay: Duration,
+    #[serde(rename = "containerLogMaxSize", with = "As::<Amount<4096, { 1 << 40 }>>")]
+    #[schemars(
+        description = "Size from which the log of a container is rotated",
+        extend("imagelet" = flag(Group, "container-log-max-size").kubelet())
+    )]
+    pub(crate) log_size: u64,
+    #[serde(rename = "containerLogMaxFiles", with = "As::<Count<usize, 2, 1000>>")]
+    #[schemars(
+        description = "Largest number of files of a container's log",
+        extend("imagelet" = flag(Group, "container-log-max-files").kubelet())
+    )]
+    pub(crate) log_files: usize,
+}
 
-settings! {
-    /// Pods that this node keeps.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    struct Pods() {
-        Pods {
-            /// `None`: no directory.
-            manifests: Option<PathBuf> = Some(DEFAULT_MANIFESTS.into()) =>
-                "staticPodPath", "pod-manifest-path", path_or_empty("PATH"),
-                "Directory of pod manifests, or one manifest, that `run` keeps running; empty: none. `run \
-                 --manifests DIR` does the same and may be given again", kubelet();
-            /// `None`: no address.
-            url: Option<String> = None =>
-                "staticPodURL", "manifest-url", parsed("URL", "an address such as https://config.example/pods", url, |url| json!(url.as_deref().map(without_secrets))),
-                "Address from which `run` takes pods, as one manifest or a PodList [default: none]", kubelet();
-            headers: Vec<(String, Secret)> = Vec::new() =>
-                "staticPodURLHeader", "manifest-url-header", headers(),
-                "Headers that are sent to staticPodURL; may be given again. Their values are never shown \
-                 [default: none]", kubelet();
-            documents: Option<PathBuf> = None =>
-                "documentsDirectory", "documents-dir", unset(path("DIR")),
-                "Directory of ConfigMap and Secret manifests (*.yaml, *.yml, *.json) for the variables and \
-                 volumes of pods [default: none]";
-            /// `None`: the host name.
-            node_name: Option<String> = None =>
-                "nodeName", "node-name", unset(parsed(
-                    "NAME",
-                    "a name of lower case letters, digits, `-` and `.`",
-                    node_name,
-                    |name| json!(name),
-                )),
-                "Name of this node, the suffix of the names of pods [default: the host name in lower case]";
-            /// Empty: the addresses of the machine.
-            node_ips: Vec<IpAddr> = Vec::new() =>
-                "nodeIP", "node-ip", node_ips(),
-                "Addresses of this node, the primary one first [default: the first address that is not a \
-                 loopback one]";
-            cluster_dns: Vec<IpAddr> = Vec::new() =>
-                "clusterDNS", "cluster-dns", list("IP", "a list of IP addresses"),
-                "Name servers of pods with the DNS policy ClusterFirst; without any they use the node's [default: none]", kubelet();
-            cluster_domain: String = String::new() =>
-                "clusterDomain", "cluster-domain", text("DOMAIN", "a domain"),
-                "Cluster domain of those name servers [default: none]", kubelet();
-            resolv_conf: Option<PathBuf> = Some("/etc/resolv.conf".into()) =>
-                "resolvConf", "resolv-conf", path_or_empty("PATH"),
-                "The node's resolver file; empty: none", kubelet_with_zero();
-            /// Empty: the runtime's choice.
-            cgroup: String = String::new() =>
-                "podCgroup", "pod-cgroup", text("CGROUP", "a path or the name of a slice"),
-                "Parent cgroup of pods: a path such as /pods, or for a runtime with systemd's driver a slice \
-                 such as pods.slice [default: the runtime's choice]";
-            seccomp_default: bool = false =>
-                "seccompDefault", "seccomp-default", boolean(),
-                "Whether containers without a seccomp profile get the runtime's default profile, instead of \
-                 none", kubelet_with_zero();
-            longest_restart_delay: Duration = Duration::from_secs(300) =>
-                "crashLoopBackOff.maxContainerRestartPeriod", "max-container-restart-period", duration(SECOND..=Duration::from_secs(300)),
-                "Longest delay before a container that keeps ending is restarted", kubelet();
-            log_size: u64 = 10 << 20 =>
-                "containerLogMaxSize", "container-log-max-size", quantity(4096..=1 << 40),
-                "Size from which the log of a container is rotated", kubelet();
-            log_files: usize = 5 =>
-                "containerLogMaxFiles", "container-log-max-files", count(2..=1000),
-                "Largest number of files of a container's log", kubelet();
-            log_period: Duration = Duration::from_secs(10) =>
-                "containerLogMonitorInterval", "container-log-monitor-interval", duration(OFTEN..=DAY),
-                "How often the sizes of logs are checked", kubelet();
+impl Default for Pods {
+    fn default() -> Self {
+        Self {
+            manifests: Some(DEFAULT_MANIFESTS.into()),
+            url: None,
+            documents: None,
+            node_name: None,
+            node_ips: Vec::new(),
+            cluster_dns: Vec::new(),
+            cluster_domain: String::new(),
+            resolv_conf: Some("/etc/resolv.conf".into()),
+            cgroup: String::new(),
+            seccomp_default: false,
+            longest_restart_delay: Duration::from_secs(300),
+            log_size: 10 << 20,
+            log_files: 5,
         }
     }
 }
@@ -102,16 +139,24 @@ impl Pods {
 
 /// Addresses of a node. As in the kubelet, unspecified, multicast and link-local addresses are refused; loopback is allowed, for trying out
 /// a node on one machine.
-fn node_ips() -> Kind<Vec<IpAddr>> {
-    let any: Kind<Vec<IpAddr>> = list("IP", "a list of IP addresses");
-    let read = any.read;
-    let checked = move |raw: Raw<'_>| {
-        let ips = read(raw)?;
-        let refused =
-            ips.iter().find_map(|ip| Some(format!("addresses of this node, not {ip}, which is {}", fault(*ip)?)));
-        refused.map_or(Ok(ips), |why| Err(Wrong(why)))
-    };
-    Kind { read: Box::new(checked), ..any }
+struct NodeIps;
+
+impl Form for NodeIps {
+    type Of = Vec<IpAddr>;
+
+    fn read(value: Value) -> Result<Vec<IpAddr>, String> {
+        let ips = List::read(value)?;
+        let refused = ips.iter().find_map(|ip| Some(format!("not {ip}, which is {}", fault(*ip)?)));
+        refused.map_or(Ok(ips), Err)
+    }
+
+    fn write(value: &Vec<IpAddr>) -> Value {
+        List::write(value)
+    }
+
+    fn schema() -> Value {
+        List::<IpAddr>::schema()
+    }
 }
 
 /// Returns why an address cannot be a node's.
@@ -128,58 +173,37 @@ fn fault(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-fn url(text: &str) -> Result<Option<String>, String> {
-    if text.is_empty() {
-        return Ok(None);
-    }
-    let url = url::Url::parse(text).map_err(|error| error.to_string())?;
-    match url.scheme() {
-        "http" | "https" => Ok(Some(text.to_owned())),
-        other => Err(format!("{other} is no scheme for it")),
+/// The address of a manifest.
+struct Url;
+
+impl Check for Url {
+    fn check(text: &str) -> Result<(), String> {
+        let url = url::Url::parse(text).map_err(|error| error.to_string())?;
+        match url.scheme() {
+            "http" | "https" => Ok(()),
+            other => Err(format!("{other} is no scheme for it")),
+        }
     }
 }
 
-/// Returns the address with `xxxxx` in place of a password, as Go shows it, and of a query, which may contain a token.
-fn without_secrets(text: &str) -> String {
-    let Ok(mut url) = url::Url::parse(text) else { return text.to_owned() };
-    if url.password().is_none() && url.query().is_none() {
-        return text.to_owned();
-    }
-    if url.password().is_some() && url.set_password(Some("xxxxx")).is_err() {
-        return String::new();
-    }
-    if url.query().is_some() {
-        url.set_query(Some("xxxxx"));
-    }
-    url.into()
-}
+/// A name that may follow the name of a pod.
+struct NodeName;
 
-/// Validates a name that may follow the name of a pod.
-fn node_name(text: &str) -> Result<String, String> {
-    let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let inner = text.chars().all(|c| letters(c) || c == '-' || c == '.');
-    let ends = text.starts_with(letters) && text.ends_with(letters);
-    if !inner || !ends {
-        return Err("it is no name of a host in lower case".to_owned());
+impl Check for NodeName {
+    fn check(text: &str) -> Result<(), String> {
+        let letters = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        let inner = text.chars().all(|c| letters(c) || c == '-' || c == '.');
+        let ends = text.starts_with(letters) && text.ends_with(letters);
+        if !inner || !ends {
+            return Err("it is no name of a host in lower case".to_owned());
+        }
+        if text.len() > 253 { Err("it is too long".to_owned()) } else { Ok(()) }
     }
-    if text.len() > 253 { Err("it is too long".to_owned()) } else { Ok(text.to_owned()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn an_address_is_shown_without_its_secrets() {
-        for (text, want) in [
-            ("https://config.example/pods", "https://config.example/pods"),
-            ("https://me:secret@config.example/pods", "https://me:xxxxx@config.example/pods"),
-            ("https://config.example/pods?token=secret&node=edge", "https://config.example/pods?xxxxx"),
-            ("https://me:secret@config.example/?secret", "https://me:xxxxx@config.example/?xxxxx"),
-        ] {
-            assert_eq!(without_secrets(text), want);
-        }
-    }
 
     // upstream: nodestatus/TestNodeAddress_NoCloudProvider/Single --node-ip
     // upstream: nodestatus/TestNodeAddress_NoCloudProvider/Dual --node-ips
@@ -208,12 +232,13 @@ mod tests {
                 "192.0.2.7,224.0.0.1",
                 Some("224.0.0.1, which is multicast"),
             ),
-            ("no address", "edge", Some("a list of IP addresses")),
+            ("no address", "edge", Some("invalid IP address syntax")),
         ] {
-            match ((node_ips().read)(Raw::Text(text)), want) {
+            let texts: Value = text.split(',').collect();
+            match (NodeIps::read(texts), want) {
                 (Ok(ips), None) => assert_eq!(ips.len(), text.split(',').count(), "{name}"),
-                (Err(Wrong(why)), Some(want)) => assert!(why.contains(want), "{name}: {why}"),
-                (other, _) => panic!("{name}: {:?}", other.map_err(|wrong| wrong.0)),
+                (Err(why), Some(want)) => assert!(why.contains(want), "{name}: {why}"),
+                (other, _) => panic!("{name}: {other:?}"),
             }
         }
     }

@@ -1,36 +1,53 @@
 //! Settings of traces, with the kubelet's names.
 
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::config::declare::settings;
-use crate::config::kind::{count, parsed, unset};
+use crate::config::flag::Group::Logging as Group;
+use crate::config::flag::flag;
+use crate::config::form::{As, Count, Form, Maybe};
 
-/// The largest sampling rate: every trace.
-const ALL: usize = 1_000_000;
+/// Export of traces.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(crate) struct TraceSettings {
+    /// `HOST:PORT`. `None`: nothing is recorded.
+    #[serde(rename = "tracing.endpoint", with = "As::<Maybe<Collector>>")]
+    #[schemars(
+        description = "OpenTelemetry collector to which spans are sent, in OTLP over gRPC without TLS [default: none]",
+        extend("imagelet" = flag(Group, "tracing-endpoint").value("HOST:PORT")
+            .allowed("the host and port of a collector such as localhost:4317, which is spoken to without TLS"))
+    )]
+    pub(crate) endpoint: Option<String>,
+    #[serde(rename = "tracing.samplingRatePerMillion", with = "As::<Count<u32, 0, 1_000_000>>")]
+    #[schemars(
+        description = "Of a million traces that begin here, so many are recorded. Those of a client that records them are recorded \
+                       whatever the rate is",
+        extend("imagelet" = flag(Group, "tracing-sampling-rate-per-million"))
+    )]
+    pub(crate) sampling_rate: u32,
+}
 
-settings! {
-    /// Export of traces.
-    #[derive(Clone, Debug, PartialEq, Eq)]
-    struct TraceSettings() {
-        Logging {
-            /// `HOST:PORT`. `None`: nothing is recorded.
-            endpoint: Option<String> = None =>
-                "tracing.endpoint", "tracing-endpoint", unset(parsed(
-                    "HOST:PORT",
-                    "the host and port of a collector such as localhost:4317, which is spoken to without TLS",
-                    collector,
-                    |endpoint| json!(endpoint),
-                )),
-                "OpenTelemetry collector to which spans are sent, in OTLP over gRPC without TLS [default: none]";
-            sampling_rate: u32 = 0 =>
-                "tracing.samplingRatePerMillion", "tracing-sampling-rate-per-million", count(0..=ALL),
-                "Of a million traces that begin here, so many are recorded. Those of a client that records them are \
-                 recorded whatever the rate is";
-        }
+/// The address of a collector, with or without a leading `http://`.
+struct Collector;
+
+impl Form for Collector {
+    type Of = String;
+
+    fn read(value: serde_json::Value) -> Result<String, String> {
+        collector(value.as_str().unwrap_or_default())
+    }
+
+    fn write(value: &String) -> serde_json::Value {
+        value.as_str().into()
+    }
+
+    fn schema() -> serde_json::Value {
+        serde_json::json!({"type": "string"})
     }
 }
 
-/// Reads the address of a collector, with or without a leading `http://`.
+/// Reads the address of a collector.
 fn collector(text: &str) -> Result<String, String> {
     let address = text.strip_prefix("http://").unwrap_or(text);
     let url = url::Url::parse(&format!("http://{address}")).map_err(|error| error.to_string())?;

@@ -90,7 +90,6 @@ fn on_a_small_disk() -> Cluster {
             "evictionHard": {"nodefs.available": "20%", "imagefs.available": "20%"},
             "evictionPressureTransitionPeriod": "15s",
             "imageMinimumGCAge": "0s",
-            "imageGC": {"protectPrePulled": "0s"},
         }),
     )
 }

@@ -29,7 +29,7 @@ fn files(node: &Node, of: &str) -> Vec<(String, u64)> {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_log_that_is_large_is_rotated_while_its_container_writes() {
     let node = Node::with(&json!({"containerLogMaxSize": "16Ki", "containerLogMaxFiles": 3,
-        "containerLogMonitorInterval": "3s", "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
+        "crashLoopBackOff": {"maxContainerRestartPeriod": "1s"}}));
     let chatty = "n=0; trap 'exit 0' TERM; while :; do n=$((n+1)); echo \"line $n of many, which are all of them quite long\"; \
                   usleep 2000; done";
     let first = format!(

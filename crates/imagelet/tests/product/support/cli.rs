@@ -99,6 +99,12 @@ impl Imagelet {
         self
     }
 
+    /// Runs with clocks that are this many times as fast, for tests of long timeouts.
+    pub(crate) fn hurried(mut self, times: u32) -> Self {
+        self.time.speed = Some(times);
+        self
+    }
+
     /// Uses a copy of the program at another path.
     pub(crate) fn program(mut self, path: PathBuf) -> Self {
         self.program = path;

@@ -16,6 +16,8 @@ pub(crate) struct Time {
     pub(crate) set: i64,
     /// The machine was booted this many seconds ago.
     pub(crate) booted: Option<i64>,
+    /// All clocks are this many times as fast.
+    pub(crate) speed: Option<u32>,
 }
 
 impl Time {
@@ -45,14 +47,16 @@ impl Time {
     /// The environment variables of a program with this time.
     #[track_caller]
     pub(crate) fn environment(self) -> Vec<(&'static str, String)> {
-        let seconds = self.passed + self.set;
-        if seconds == 0 {
-            return Vec::new();
-        }
+        let words = match (self.passed + self.set, self.speed) {
+            (0, None) => return Vec::new(),
+            (seconds, None) => format!("{seconds:+}"),
+            (seconds, Some(times)) => format!("{seconds:+} x{times}"),
+        };
+        let monotonic = if self.speed.is_some() { "0" } else { "1" };
         vec![
             ("LD_PRELOAD", library()),
-            ("FAKETIME", format!("{seconds:+}")),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", "1".to_owned()),
+            ("FAKETIME", words),
+            ("FAKETIME_DONT_FAKE_MONOTONIC", monotonic.to_owned()),
             ("NO_FAKE_STAT", "1".to_owned()),
         ]
     }

@@ -5,9 +5,9 @@ use serde_json::Value;
 use super::cli::Imagelet;
 
 impl Imagelet {
-    /// Sets no minimum ages: an image that was pulled a moment ago may be collected.
+    /// Sets no minimum age: an image that was pulled a moment ago may be collected.
     pub(crate) fn hasty(self) -> Self {
-        self.global("--minimum-image-ttl-duration", "0s").global("--image-gc-protect-pre-pulled", "0s")
+        self.global("--minimum-image-ttl-duration", "0s")
     }
 
     /// A command's answer as JSON; it must end well.

@@ -1,79 +1,42 @@
-//! [`Collector`]: the rounds of collection, which remove what is too old, then the least missed images until nothing is
-//! short; and their plan, which removes nothing. One round at a time; an error in one part of a round does not end the
-//! others.
+//! The rounds of [`ImageGcManager`], which remove images that are too old, then the least missed ones until nothing is short; and
+//! their plan, which removes nothing. One round at a time; an error in one part of a round does not end the others. A [`Round`] is
+//! the work in progress; [`removal`](super::removal) has its removals.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use jiff::Timestamp;
-use tokio::sync::MutexGuard;
 use tokio::time::Instant;
 use tracing::{Instrument as _, Span};
 
-use super::context::GcContext;
 use super::disk::{DiskSpace, Shortage};
 use super::inventory::inventory;
+use super::manager::ImageGcManager;
 use super::metrics::Trigger;
 use super::outline::{self, Outline};
 use super::plan::Plan;
 use super::pressure::{Disks, observe};
-use super::removal::Remover;
-use super::report::{GcError, GcReport, chain};
+use super::removal::Round;
+use super::report::{Done, GcError, GcReport, chain};
 use super::select::{Goal, select};
-use super::state_store::{GcState, StateStore};
 use super::survey::Survey;
 use crate::EventType;
-use crate::make_room::Holds;
-
-/// Runs the rounds.
-pub(super) struct Collector {
-    context: Arc<GcContext>,
-    store: Arc<StateStore>,
-    holds: Arc<Holds>,
-    /// Periodic rounds that failed in a row.
-    failures: AtomicU32,
-}
-
-/// A round that runs.
-struct Round<'a> {
-    trigger: Trigger,
-    began: Timestamp,
-    clock: Instant,
-    state: MutexGuard<'a, GcState>,
-    survey: Survey,
-    report: GcReport,
-    errors: Vec<GcError>,
-}
-
-/// Result of a round: its report, and the error that kept it from doing everything.
-pub(super) type Done = (GcReport, Option<GcError>);
-
-/// The report of a round that did everything; its error otherwise.
-pub(super) fn all_done((report, error): Done) -> Result<GcReport, GcError> {
-    error.map_or(Ok(report), Err)
-}
 
 /// The span of a round, with the kubelet's name.
 fn round_span() -> Span {
     tracing::trace_span!("Images/GarbageCollect")
 }
 
-impl Collector {
-    pub(super) fn new(context: Arc<GcContext>, store: Arc<StateStore>, holds: Arc<Holds>) -> Self {
-        Self { context, store, holds, failures: AtomicU32::new(0) }
-    }
-
+impl ImageGcManager {
     /// Surveys the node, and stores the history.
-    pub(super) async fn detect(&self) -> Result<(), GcError> {
+    pub(super) async fn survey(&self) -> Result<(), GcError> {
         let mut state = self.store.lock().await?;
         Survey::take(&self.context, &self.holds, &mut state, None).await?;
         self.store.save(&mut state).await
     }
 
     /// A round that frees the shortage of disk pressure.
-    pub(super) async fn relieve(&self) -> Result<Done, GcError> {
+    pub(super) async fn pressure_round(&self) -> Result<Done, GcError> {
         self.round(Trigger::Pressure, None, |space| self.pressing_shortage(space)).await
     }
 
@@ -90,7 +53,7 @@ impl Collector {
     }
 
     /// Removes towards a goal, or with `None` as a periodic round does. `min_age` replaces the minimum age of the policy.
-    pub(super) async fn collect(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Done, GcError> {
+    pub(super) async fn goal_round(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Done, GcError> {
         let goal = match goal {
             None => return self.full_round(Trigger::Command, min_age).await,
             Some(Goal::Free(bytes)) => {
@@ -107,8 +70,8 @@ impl Collector {
         Ok(self.finish(round).await)
     }
 
-    /// The outline of what [`Collector::collect`] would do. Removes nothing; stores the history.
-    pub(super) async fn plan(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Outline, GcError> {
+    /// The outline of what [`ImageGcManager::goal_round`] would do. Removes nothing; stores the history.
+    pub(super) async fn outline(&self, goal: Option<Goal>, min_age: Option<Duration>) -> Result<Outline, GcError> {
         let mut state = self.store.lock().await?;
         let survey = Survey::take(&self.context, &self.holds, &mut state, min_age).await?;
         self.store.save(&mut state).await?;
@@ -180,7 +143,8 @@ impl Collector {
                 return Err(error);
             }
         };
-        Ok(Round { trigger, began, clock, state, survey, report: GcReport::default(), errors: Vec::new() })
+        let context = &*self.context;
+        Ok(Round { context, trigger, began, clock, state, survey, report: GcReport::default(), errors: Vec::new() })
     }
 
     async fn remove_all(&self, round: &mut Round<'_>, goal: Goal) -> Vec<String> {
@@ -188,12 +152,7 @@ impl Collector {
             let left = self.drop_unfinished(true).await;
             round.report.freed_bytes = round.report.freed_bytes.saturating_add(left);
         }
-        self.remover(round).remove_selected(goal).await
-    }
-
-    fn remover<'a>(&'a self, round: &'a mut Round<'_>) -> Remover<'a> {
-        let Round { state, survey, report, .. } = round;
-        Remover { context: &self.context, state, survey, report }
+        round.remove_selected(goal).await
     }
 
     /// Measures the image file system, and frees its shortage.
@@ -205,7 +164,7 @@ impl Collector {
                 round.report.freed_bytes = round.report.freed_bytes.saturating_add(left);
                 let after = if left > 0 { self.context.probe(&path).await } else { Ok(space) };
                 match after {
-                    Ok(after) => self.remover(round).free(&path, after, missing.after(space, after)).await,
+                    Ok(after) => round.free(&path, after, missing.after(space, after)).await,
                     Err(error) => Err(error),
                 }
             }
@@ -217,7 +176,7 @@ impl Collector {
     /// Removes blobs that interrupted pulls left, before any image: a pull that misses them fetches them again. Returns the
     /// bytes freed.
     async fn drop_unfinished(&self, all: bool) -> u64 {
-        let dropped = match self.context.images.drop_unfinished(all).await {
+        let dropped = match self.context.drop_unfinished(all).await {
             Ok(bytes) => bytes,
             Err(error) => {
                 tracing::warn!(%error, "what interrupted pulls left stays for now");
@@ -234,7 +193,7 @@ impl Collector {
 
     /// Ends a round: prunes the records of removed images, stores the history and counts the round.
     async fn finish(&self, round: Round<'_>) -> Done {
-        let Round { trigger, began, clock, mut state, survey, mut report, mut errors } = round;
+        let Round { trigger, began, clock, mut state, survey, mut report, mut errors, .. } = round;
         let options = self.context.options();
         if let Some(records) = &options.records {
             // Every remaining image, in use and pinned included: a record must outlive the image that it is about.
@@ -260,7 +219,7 @@ impl Collector {
 
     /// Logs the result of a periodic round. As the kubelet, it records an event from the second failure in a row on: at the
     /// start there may be no statistics yet.
-    pub(super) fn report(&self, result: &Result<GcReport, GcError>) {
+    pub(super) fn report_round(&self, result: &Result<GcReport, GcError>) {
         match result {
             Ok(report) => {
                 self.failures.store(0, Ordering::Relaxed);
@@ -282,5 +241,5 @@ impl Collector {
 }
 
 #[cfg(test)]
-#[path = "collector_tests.rs"]
+#[path = "rounds_tests.rs"]
 mod tests;
