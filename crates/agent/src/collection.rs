@@ -24,7 +24,6 @@ use kuberuntime::container_gc::{ContainerGc, ContainerGcOptions, ContainerGcPoli
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::client::AskError;
 use crate::api::gc::{
     CollectPlan, CollectReport, CollectRequest, CollectedContainers, DiskChange, DiskUsage, Leftover, MissingSpace, Pin,
 };

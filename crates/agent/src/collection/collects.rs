@@ -11,8 +11,8 @@ use image_manager::MakeRoom;
 use image_manager::gc::{GcError, Pattern};
 use kuberuntime::container_gc::ContainerGcError;
 
-use crate::admin::client::AskError;
-use crate::admin::gc::{CollectPlan, CollectReport, CollectRequest, CollectedContainers, Pin};
+use crate::api::client::AskError;
+use crate::api::gc::{CollectPlan, CollectReport, CollectRequest, CollectedContainers, Pin};
 
 /// Answers requests about a collection.
 #[async_trait]

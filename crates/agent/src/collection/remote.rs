@@ -9,11 +9,11 @@ use image_manager::gc::Pattern;
 use image_manager::{Hold, MakeRoom, Room};
 
 use super::collects::{CollectionError, Collects, chain};
-use crate::admin::client::{self, AskError, Method};
-use crate::admin::gc::{
+use crate::api::client::{self, AskError, Method};
+use crate::api::gc::{
     CollectPlan, CollectReport, CollectRequest, CollectedContainers, CollectedTarget, Pin, Pins, patterns_query,
 };
-use crate::admin::wire::Done;
+use crate::api::wire::Done;
 
 /// The collection of the agent that answers on a socket.
 #[derive(Debug)]

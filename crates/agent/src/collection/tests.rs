@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeRuntimeService};
-use cri_api::{Container, ContainerState, ImageSpec};
+use cri_api::{Container, ContainerState, ImageSpec, Kind};
 use image_manager::{LogRecorder, gc};
 use tokio_util::sync::CancellationToken;
 
