@@ -95,7 +95,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/imagelet", 26),
     ("crates/inflate", 3),
     ("crates/kubelet-api", 6),
-    ("crates/kuberuntime", 94),
+    ("crates/kuberuntime", 93),
     ("crates/manifest", 1),
     ("crates/testdisk", 1),
     ("crates/testfault", 1),
