@@ -26,7 +26,7 @@ const VERBS: &str = "\
     collapse collect combine commit compare compile complete compose compute configure confine connect consolidate construct continue \
     convert copy correct count cover create cut decide declare decode decouple deduplicate default defer define delay delete demand \
     deny deprecate derive describe detect disable discard distinguish divide document drain drop embed emit enable encode end enforce \
-    ensure enter escape estimate evict exclude execute exit expand expect explain export expose extend extract fail fall fetch fill \
+    ensure enter escape estimate evaluate evict exclude execute exit expand expect explain export expose extend extract fail fall fetch fill \
     filter find finish fix flatten flush fold follow forbid force format forward free freeze generate get give group guard handle hash \
     hide hold ignore implement import improve include index inherit initialise initialize inline insert inspect install introduce \
     invert isolate join judge keep key kill label lease leave let lift limit link list load lock log look lower make mark match \

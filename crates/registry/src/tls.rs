@@ -235,13 +235,13 @@ mod tests {
         let (time, not_before, not_after) = (at(12), at(1_262_304_000), at(u64::MAX));
         let young = CertificateError::NotValidYetContext { time, not_before };
         assert_eq!(
-            clock_mismatch(&young.into()).expect("is told"),
+            clock_mismatch(&young.into()).expect("names the clock"),
             "the server's certificate is not valid before Fri, 01 Jan 2010 00:00:00 GMT, and the clock of this machine, which may \
              be wrong, shows Thu, 01 Jan 1970 00:00:12 GMT"
         );
         let old = CertificateError::ExpiredContext { time: at(u64::MAX), not_after };
-        let told = clock_mismatch(&old.into()).expect("is told");
-        assert!(told.contains("was valid until Fri, 31 Dec 9999 23:59:59 GMT"), "{told}");
+        let message = clock_mismatch(&old.into()).expect("names the clock");
+        assert!(message.contains("was valid until Fri, 31 Dec 9999 23:59:59 GMT"), "{message}");
         assert_eq!(clock_mismatch(&CertificateError::UnknownIssuer.into()), None);
     }
 

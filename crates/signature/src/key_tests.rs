@@ -68,7 +68,7 @@ fn unusable_keys_are_refused() {
         (private("EC PRIVATE KEY"), "it is a private key"),
         (private("ENCRYPTED SIGSTORE PRIVATE KEY"), "it is a private key"),
         ([p256, &private("ENCRYPTED COSIGN PRIVATE KEY")].concat(), "it is a private key"),
-        (two, "it has 2 keys"),
+        (two, "there are 2 keys"),
         (data!("p521.pub").to_vec(), "elliptic curve is another one"),
         (data!("p256c.pub").to_vec(), "not given in full"),
         (data!("ed448.pub").to_vec(), "algorithm is another one"),

@@ -108,10 +108,10 @@ mod tests {
         }
         let long = "x".repeat(5000);
         for (bad, words) in [
-            (String::new(), "cannot be read"),
+            (String::new(), "cannot read its payload"),
             ("{}".to_owned(), "missing field `critical`"),
-            ("null".to_owned(), "cannot be read"),
-            ("[".repeat(2000), "cannot be read"),
+            ("null".to_owned(), "cannot read its payload"),
+            ("[".repeat(2000), "cannot read its payload"),
             (text("r.example/app", DIGEST, TYPE, r#","more":1"#), "unknown field `more`"),
             (text("r.example/app", DIGEST, TYPE, "").replace("\"image\"", "\"x\":1,\"image\""), "unknown field `x`"),
             (text("r.example/app", DIGEST, TYPE, "").replace("\"type\"", "\"type\":\"\",\"type\""), "duplicate field"),

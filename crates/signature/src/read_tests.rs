@@ -168,7 +168,7 @@ fn policy_errors_name_their_place() {
             at,
             "rekorPublicKeyPath is not supported",
         ),
-        (signed(&many), at, "it has 65 keys"),
+        (signed(&many), at, "65 keys, at most 64 are allowed"),
         (identity("{}"), at, "missing field `type`"),
         (identity("{\"type\": \"matchAll\"}"), at, "signedIdentity: unknown type \"matchAll\""),
         (identity("{\"type\": \"matchExact\", \"prefix\": \"x\"}"), at, "matchExact takes no prefix"),

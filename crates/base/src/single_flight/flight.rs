@@ -8,7 +8,7 @@ use tokio::sync::watch;
 
 use crate::single_flight::call::{Call, Shared, Table, WaiterId};
 
-/// A flight that runs. It leaves its [`Group`](crate::Group) when it is dropped, also by a panic; only then do its waiters
+/// A flight that runs. It leaves its [`Group`](crate::single_flight::Group) when it is dropped, also by a panic; only then do its waiters
 /// get the answer, so that a later caller starts another flight.
 #[must_use = "dropping it ends the flight without an answer"]
 pub struct Flight<K: Hash + Eq, S: Shared, A, W = ()> {

@@ -193,11 +193,11 @@ fn unsupported_features_are_named() {
     fs::write(top.path().join("text"), "a line\n".repeat(10_000)).unwrap();
     let bytes = mkfs(top.path(), &["-zlz4hc"]);
     let image = Reader::open(bytes.as_slice()).map(|image| image.check());
-    let told = match image {
+    let message = match image {
         Ok(checked) => checked.unwrap_err().to_string(),
         Err(error) => error.to_string(),
     };
-    assert!(told.contains("compress"), "{told}");
+    assert!(message.contains("compress"), "{message}");
 
     let plain = mkfs(top.path(), &[]);
     let with = |at: usize, bytes: &[u8]| {
@@ -222,15 +222,18 @@ fn unsupported_features_are_named() {
         (14, &[0xff; 2], "inode 65535"),
         (32, &[0xff; 4], "time is none"),
     ] {
-        let told = with(at, bytes);
-        assert!(told.contains(want), "{at}: {told}");
+        let message = with(at, bytes);
+        assert!(message.contains(want), "{at}: {message}");
     }
     let mut broken = plain.clone();
     broken[superblock::OFFSET + 20] ^= 1;
     assert!(Reader::open(broken.as_slice()).unwrap_err().to_string().contains("checksum"));
     for length in [0, 100, 1024, 1200, 4095] {
-        let told = Reader::open(&plain[..length]).map(|_| ()).unwrap_err().to_string();
-        assert!(told.contains("not an EROFS image") || told.contains("shorter than a block"), "{length}: {told}");
+        let message = Reader::open(&plain[..length]).map(|_| ()).unwrap_err().to_string();
+        assert!(
+            message.contains("not an EROFS image") || message.contains("shorter than a block"),
+            "{length}: {message}"
+        );
     }
 }
 
@@ -313,11 +316,11 @@ fn damage_is_reported_precisely() {
         spoiled[*at..at + spoil.len()].copy_from_slice(spoil);
         let first: &mut [u8; BLOCK] = (&mut spoiled[..BLOCK]).try_into().unwrap();
         superblock::seal(first);
-        let told = match Reader::open(spoiled.as_slice()) {
+        let message = match Reader::open(spoiled.as_slice()) {
             Ok(image) => image.check().map(|_| ()).expect_err(what).to_string(),
             Err(error) => error.to_string(),
         };
-        assert!(told.contains(want), "{what}: {told}");
+        assert!(message.contains(want), "{what}: {message}");
         assert!(!exercise(&spoiled).good, "{what}");
     }
 }

@@ -68,7 +68,7 @@ impl<R: Source> Reader<R> {
         &self,
         inode: &InodeInfo,
         wanted: &mut dyn FnMut(u32) -> bool,
-        tell: &mut XattrVisitor<'_>,
+        visit: &mut XattrVisitor<'_>,
     ) -> Result<(), ReadError> {
         let damaged = |what: &str| ReadError::damaged(format!("inode {}: {what}", inode.nid.0));
         let length = xattr::area(inode.raw.xattr_count);
@@ -88,7 +88,7 @@ impl<R: Source> Reader<R> {
             let number = u32_at(&area, AREA_HEADER + 4 * index);
             if wanted(number) {
                 let (name, value) = self.shared(inode, number)?;
-                tell(&area, name, value)?;
+                visit(&area, name, value)?;
             }
         }
         while at < area.len() {
@@ -105,7 +105,7 @@ impl<R: Source> Reader<R> {
             }
             let full = full_name(inode, raw, &area[name])?;
             at += raw.len();
-            tell(&area, full, XattrValue::Inline(value))?;
+            visit(&area, full, XattrValue::Inline(value))?;
         }
         Ok(())
     }

@@ -271,14 +271,14 @@ fn each(
     order: &mut OrderedNames<'_>,
     dir: Dir,
     spill: &mut Spill,
-    tell: EntryVisitor<'_, Child>,
+    visit: EntryVisitor<'_, Child>,
 ) -> Result<(), WriteError> {
     let mut dots = DOTS.into_iter().zip([Child::Itself, Child::Parent]).peekable();
     order.each(dir, spill, &mut |name, entry, spill| {
         while let Some((dot, child)) = dots.next_if(|(dot, _)| *dot < name) {
-            tell(dot, child, spill)?;
+            visit(dot, child, spill)?;
         }
-        tell(name, Child::Entry(entry), spill)
+        visit(name, Child::Entry(entry), spill)
     })?;
-    dots.try_for_each(|(dot, child)| tell(dot, child, spill))
+    dots.try_for_each(|(dot, child)| visit(dot, child, spill))
 }

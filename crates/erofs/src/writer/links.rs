@@ -68,7 +68,7 @@ impl Links {
     pub(super) fn each(
         mut self,
         spill: &mut Spill,
-        tell: &mut dyn FnMut(Nid, bool, u32) -> Result<(), WriteError>,
+        visit: &mut dyn FnMut(Nid, bool, u32) -> Result<(), WriteError>,
     ) -> Result<(), WriteError> {
         let mut memory: Vec<_> = self.changes.drain().collect();
         memory.sort_unstable();
@@ -98,7 +98,7 @@ impl Links {
             let most = if extended { u32::MAX } else { u32::from(u16::MAX) };
             let names = u32::try_from(names).ok().filter(|names| *names <= most).ok_or_else(|| too_many(key))?;
             if names != 1 {
-                tell(Nid(key >> 1), extended, names)?;
+                visit(Nid(key >> 1), extended, names)?;
             }
         }
     }
@@ -145,11 +145,11 @@ mod tests {
         }
         assert!(links.rows.len() > 100);
         let mut told = Vec::new();
-        let mut tell = |nid: Nid, extended, names| {
+        let mut visit = |nid: Nid, extended, names| {
             told.push(((nid.0, extended), names));
             Ok(())
         };
-        links.each(&mut spill, &mut tell).expect("told");
+        links.each(&mut spill, &mut visit).expect("visited");
         assert_eq!(told, map.into_iter().collect::<Vec<_>>());
     }
 }

@@ -155,13 +155,13 @@ impl OrderedNames<'_> {
         &mut self,
         dir: Dir,
         spill: &mut Spill,
-        tell: EntryVisitor<'_, Entry>,
+        visit: EntryVisitor<'_, Entry>,
     ) -> Result<(), WriteError> {
         if self.cursors.is_empty() {
             while let Some((_, name, value)) = self.table.at(self.next).filter(|(of, ..)| *of == dir.0) {
                 self.next += 1;
                 if let Some(entry) = value.entry() {
-                    tell(name, entry, spill)?;
+                    visit(name, entry, spill)?;
                 }
             }
             return Ok(());
@@ -178,7 +178,7 @@ impl OrderedNames<'_> {
                 .reduce(|best, one| if one.1 <= best.1 { one } else { best });
             let Some((_, name, value)) = best else { return Ok(()) };
             if let Some(entry) = value.entry() {
-                tell(name, entry, spill)?;
+                visit(name, entry, spill)?;
             }
             let name = name.to_vec();
             let same =

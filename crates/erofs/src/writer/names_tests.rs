@@ -56,13 +56,13 @@ fn merged_runs_are_the_same_names() {
         }
     }
     let sealed = names.seal();
-    let (mut order, mut told) = (sealed.in_order(), Vec::new());
+    let (mut order, mut visited) = (sealed.in_order(), Vec::new());
     for dir in 0..5 {
-        let mut tell = |name: &[u8], entry, _: &mut Spill| {
-            told.push(((dir, String::from_utf8_lossy(name).into_owned()), entry));
+        let mut visit = |name: &[u8], entry, _: &mut Spill| {
+            visited.push(((dir, String::from_utf8_lossy(name).into_owned()), entry));
             Ok(())
         };
-        order.each(Dir(dir), &mut spill, &mut tell).expect("read");
+        order.each(Dir(dir), &mut spill, &mut visit).expect("read");
     }
-    assert_eq!(told, map.into_iter().collect::<Vec<_>>());
+    assert_eq!(visited, map.into_iter().collect::<Vec<_>>());
 }

@@ -34,7 +34,7 @@ impl NameGlob {
     }
 
     fn compile(glob: &str) -> Result<Self, String> {
-        let glob = GlobBuilder::new(glob).literal_separator(true).build();
+        let glob = GlobBuilder::new(glob).literal_separator(true).backslash_escape(false).build();
         glob.map(|glob| Self(glob.compile_matcher()))
             .map_err(|error| format!("it cannot be compiled: {}", error.kind()))
     }

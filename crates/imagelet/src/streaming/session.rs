@@ -46,7 +46,7 @@ pub(crate) struct Session {
 
 /// A stream of a connection.
 pub(crate) struct Stream {
-    came: mpsc::Receiver<StreamEvent>,
+    events: mpsc::Receiver<StreamEvent>,
     taken: bool,
     ended: bool,
     out: Out,
@@ -97,11 +97,11 @@ impl Session {
     pub(crate) async fn open(&mut self, headers: &[(&str, &str)]) -> Result<Stream, StreamError> {
         let id = self.next;
         self.next += 2;
-        let (tell, came) = mpsc::channel(WAITING);
-        self.readers.lock().insert(id, tell);
+        let (sender, events) = mpsc::channel(WAITING);
+        self.readers.lock().insert(id, sender);
         let frame = self.opener.open(id, headers);
         self.frames.send(frame).await.map_err(|_| StreamError::Closed)?;
-        Ok(Stream { came, taken: false, ended: false, out: Out { id, frames: self.frames.clone() } })
+        Ok(Stream { events, taken: false, ended: false, out: Out { id, frames: self.frames.clone() } })
     }
 }
 
@@ -109,7 +109,7 @@ impl Stream {
     /// Returns the next bytes of the stream; `None` if it has ended.
     pub(crate) async fn next(&mut self) -> Result<Option<Bytes>, StreamError> {
         while !self.ended {
-            match self.came.recv().await {
+            match self.events.recv().await {
                 Some(StreamEvent::Taken) => self.taken = true,
                 Some(StreamEvent::Bytes(bytes)) if bytes.is_empty() => {}
                 Some(StreamEvent::Bytes(bytes)) => return Ok(Some(bytes)),
@@ -158,7 +158,7 @@ async fn receive(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc:
                 return;
             }
         };
-        let (stream, came, last) = match frame {
+        let (stream, event, last) = match frame {
             Frame::Data { stream, bytes, last } => (stream, StreamEvent::Bytes(bytes), last),
             Frame::Reply { stream, last } => (stream, StreamEvent::Taken, last),
             Frame::Reset { stream, status } => (stream, StreamEvent::Cut(status), false),
@@ -172,10 +172,10 @@ async fn receive(reader: impl AsyncRead + Unpin, readers: &Readers, pings: mpsc:
             }
             Frame::GoAway | Frame::Other => continue,
         };
-        let cut = matches!(came, StreamEvent::Cut(_));
+        let cut = matches!(event, StreamEvent::Cut(_));
         let reader = readers.lock().get(&stream).cloned();
         let Some(reader) = reader else { continue };
-        let _ = reader.send(came).await;
+        let _ = reader.send(event).await;
         if last {
             let _ = reader.send(StreamEvent::End).await;
         }

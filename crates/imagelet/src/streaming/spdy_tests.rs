@@ -36,7 +36,7 @@ fn a_length_is_no_reason_to_give_memory() {
     for head in [&heads(0x00ff_ffff)[0], &heads(1 << 20)[1]] {
         let mut peer = Meter { said: head, closes: false, greatest: 0 };
         let mut reader = Reader::new(&mut peer);
-        assert!(reader.next().now_or_never().is_none(), "nothing came");
+        assert!(reader.next().now_or_never().is_none(), "no frame is complete");
         assert!(peer.greatest <= PIECE, "{} bytes for a promise", peer.greatest);
     }
 }
@@ -47,7 +47,7 @@ fn a_long_frame_comes_in_pieces() {
     let said = [heads(200_000)[0].clone(), content.clone(), data(7, b"next", false).to_vec()].concat();
     let mut peer = Meter { said: &said, closes: true, greatest: 0 };
     let mut reader = Reader::new(&mut peer);
-    let mut next = || reader.next().now_or_never().expect("it came").expect("frames");
+    let mut next = || reader.next().now_or_never().expect("a complete frame").expect("frames");
     let mut heard = Vec::new();
     loop {
         let Some(Frame::Data { stream: 5, bytes, last }) = next() else { panic!("of this frame") };

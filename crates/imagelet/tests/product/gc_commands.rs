@@ -30,8 +30,8 @@ fn every_format_shows_removals_and_reasons_to_keep() {
     let young = s.imagelet.ok(&["gc", "--dry-run", "--all-unused"]);
     assert!(young.contains("too-young") && young.contains("every image is needed, or must not go yet"), "{young}");
     s.imagelet.ok(&["pull", &ahead]);
-    let told = s.imagelet.clone().hasty().ok(&["gc", "explain", &ahead]);
-    assert!(told.contains("it stays: pulled before its use, and protected until "), "{told}");
+    let explained = s.imagelet.clone().hasty().ok(&["gc", "explain", &ahead]);
+    assert!(explained.contains("it stays: pulled before its use, and protected until "), "{explained}");
     imagelet.ok(&["rmi", &ahead]);
 
     let pinned = imagelet.ok(&["pin", &base]);
@@ -64,9 +64,12 @@ fn every_format_shows_removals_and_reasons_to_keep() {
         (&explained["images"][1]["collectable"], &explained["images"][1]["decision"]),
         (&json!(false), &json!("pinned"))
     );
-    let told = imagelet.ok(&["gc", "explain", "gc/old", &base_image.id[..20]]
+    let explained = imagelet.ok(&["gc", "explain", "gc/old", &base_image.id[..20]]
         .map(|word| if word == "gc/old" { old.strip_suffix(":1").expect("a tag") } else { word }));
-    assert!(told.contains("it stays while there is space") && told.contains("it stays: pinned"), "{told}");
+    assert!(
+        explained.contains("it stays while there is space") && explained.contains("it stays: pinned"),
+        "{explained}"
+    );
 
     let disk = &json_of(&imagelet, &["gc", "-n"])["disk"]["before"];
     let all = disk["availableBytes"].as_u64().expect("a number") + (1 << 40);

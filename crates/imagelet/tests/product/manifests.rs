@@ -199,7 +199,7 @@ fn check(imagelet: &Imagelet, root: &Path) {
             let lines = text
                 .replace(&shown, "D")
                 .lines()
-                .filter(|line| !line.contains("there is no store in"))
+                .filter(|line| !line.contains("no store exists in"))
                 .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "))
                 .collect::<Vec<_>>();
             lines.into_iter().map(|line| line + "\n").collect::<String>()

@@ -198,7 +198,7 @@ fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
     w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
     let imagelet = w.with_providers(&[w.provider("sleeper")]).hurried(60);
     let done = imagelet.run(&["ensure", "-f", &w.pod()]);
-    assert!(done.stderr.contains("no answer within 60s"), "its own time ends it:\n{}", done.stderr);
+    assert!(done.stderr.contains("timed out after 60s"), "its own time ends it:\n{}", done.stderr);
     assert_eq!(done.code, Some(77), "{}", done.stderr);
     assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains("sleeper"), "{}", done.stderr);
     assert!(is_gone(&w.note("sleeper")), "the provider is ended when its time is up");
@@ -280,7 +280,7 @@ fn hanging_or_broken_helpers_are_reported_and_block_no_pull() {
     for (name, hangs) in [("garbage", false), ("stuck", true)] {
         let imagelet = w.with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): name}})).hurried(60);
         let done = imagelet.run(&["--log-level", "trace", "ensure", "-f", &w.pod()]);
-        assert_eq!(done.stderr.contains("no answer within 30s"), hangs, "its own time ends it:\n{}", done.stderr);
+        assert_eq!(done.stderr.contains("timed out after 30s"), hangs, "its own time ends it:\n{}", done.stderr);
         assert_eq!(done.code, Some(77), "{}", done.stderr);
         assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains(name), "{}", done.stderr);
         tells_no_secret(&done.stderr);

@@ -106,7 +106,7 @@ async fn not_one_call_fails_through_restarts() {
         let pull = tasks.spawn(async move { puller.pull_image(PullImageRequest::new(slow)).await });
         tokio::time::timeout(Duration::from_secs(30), gate.reached()).await.expect("the pull asks the registry");
         signal(agent.pid(), Signal::TERM);
-        agent.wait_for("that it ends", |line| line.contains("INFO ending").then_some(()));
+        agent.wait_for("that it ends", |line| line.contains("INFO shutting down").then_some(()));
         gate.open();
         assert_eq!(agent.ended().code(), Some(0));
         // No --listen: the socket that is passed says where.

@@ -367,7 +367,7 @@ fn the_watch_over_all_tests_finds_what_it_looks_for() {
     // A secret in the output of a program that runs in the background is found, whether the test reads that output or not.
     let mut beside = s.imagelet.spawn(&["inspect", "no.example/wolfsbane-and-cowbane:2"]);
     beside.wait().expect("it is our child");
-    assert!(catch_unwind(secrets::search_written_files).is_err(), "a secret of one that runs beside is found");
+    assert!(catch_unwind(secrets::search_written_files).is_err(), "a secret of a parallel test is found");
     // In a store, in any directory.
     for (root, noted) in [("store", false), ("elsewhere/of-its-own", true)] {
         let scratch = Scratch::new();

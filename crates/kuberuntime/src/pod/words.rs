@@ -36,7 +36,7 @@ macro_rules! words {
 }
 pub(crate) use words;
 
-/// One of a fixed set of texts.
+/// A type whose values are a fixed set of texts, as the API has them.
 pub trait Word: Copy + 'static {
     /// The set, by its texts.
     const ALL: &'static [(&'static str, Self)];

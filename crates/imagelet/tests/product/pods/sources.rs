@@ -38,9 +38,7 @@ fn pods_survive_a_restart_with_a_directory_that_does_not_exist() {
         node.stop();
     }
     // An address that does not answer may be the source of the pod as well.
-    node.configure(
-        &json!({"staticPodPath": "", "staticPodURL": "http://127.0.0.1:1/pods", "httpCheckFrequency": "1s"}),
-    );
+    node.configure(&json!({"staticPodPath": "", "staticPodURL": "http://127.0.0.1:1/pods"}));
     node.start();
     node.eventually("the address is reported", || node.log().iter().any(|line| line.contains("cannot read pods")));
     assert_eq!(node.running("web/main"), runs);
