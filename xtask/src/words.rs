@@ -94,7 +94,7 @@ pub(crate) const LEFT: &[(&str, usize)] = &[
     ("crates/image-manager", 69),
     ("crates/image-service", 29),
     ("crates/imagelet", 26),
-    ("crates/kuberuntime", 94),
+    ("crates/kuberuntime", 93),
     ("crates/manifest", 1),
     ("crates/testdisk", 1),
     ("crates/testfault", 1),
