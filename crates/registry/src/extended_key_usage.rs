@@ -2,15 +2,18 @@
 //! has refused an authority's certificate as a server's; [`crate::tls`], which accepts one that is configured, checks
 //! it here by the same rule. Refuses a certificate that cannot be read.
 
-use x509_parser::prelude::{FromDer as _, X509Certificate};
+use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
+use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate, X509Extension};
 
 /// Returns true if servers may show this certificate: its extension names them, or there is none.
 pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
-    match certificate.extended_key_usage() {
-        Ok(usage) => usage.is_none_or(|usage| usage.value.server_auth),
-        // Damaged, or present twice.
-        Err(_) => false,
+    let mut usages = certificate.extensions().iter().filter(|e| e.oid == OID_X509_EXT_EXTENDED_KEY_USAGE);
+    match (usages.next().map(X509Extension::parsed_extension), usages.next()) {
+        (None, _) => true,
+        (Some(ParsedExtension::ExtendedKeyUsage(usage)), None) => usage.server_auth,
+        // Damaged, or present twice. `X509Certificate::extended_key_usage` returns a damaged one as absent.
+        _ => false,
     }
 }
 

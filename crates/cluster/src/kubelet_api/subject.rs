@@ -6,16 +6,15 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::kubelet_api::authority::Identity;
 
-/// Reads the subject of a certificate; `None` where it has no common name.
+/// Reads the subject of a certificate; `None` where it has no common name, or a name that cannot be read.
 pub(crate) fn identity(certificate: &[u8]) -> Option<Identity> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
     let mut identity = Identity::default();
     for attribute in certificate.subject().iter_attributes() {
-        let Ok(text) = attribute.as_str() else { continue };
         if *attribute.attr_type() == OID_X509_COMMON_NAME {
-            text.clone_into(&mut identity.name);
+            attribute.as_str().ok()?.clone_into(&mut identity.name);
         } else if *attribute.attr_type() == OID_X509_ORGANIZATION_NAME {
-            identity.groups.push(text.to_owned());
+            identity.groups.push(attribute.as_str().ok()?.to_owned());
         }
     }
     (!identity.name.is_empty()).then_some(identity)
@@ -45,6 +44,11 @@ mod tests {
         }
         assert_eq!(identity(&certificate!("no-common-name")), None, "an identity without a name");
         let whole = certificate!("two-groups-v3");
+        // A common name as a string of another type, which is not read.
+        let mut other = whole.to_vec();
+        let at = other.windows(7).position(|part| part[..3] == [0x55, 4, 3] && part[5..] == *b"ku").expect("the name");
+        other[at + 3] = 0x1e;
+        assert_eq!(identity(&other), None, "an unreadable name");
         for length in 0..whole.len() {
             assert_eq!(identity(&whole[..length]), None, "the first {length} bytes");
         }

@@ -146,7 +146,7 @@ fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
     let s = Scene::on_a_disk();
     let imagelet = later(&s.imagelet);
     let (name, image) = s.push_file("gc/kept:1", "a", "kept");
-    imagelet.ok(&["pull", &name]);
+    s.imagelet.ok(&["pull", &name]);
     let socket = s.scratch.join("cri.sock");
     let mut agent = imagelet.serve(&socket);
     imagelet.ok(&["pin", &name]);
