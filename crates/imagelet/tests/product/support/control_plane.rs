@@ -23,6 +23,8 @@ use super::scratch::Scratch;
 
 /// How long a server may take to start, and an object to reach a state, while other tests run on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How long one watch may deliver nothing.
+const WATCH: Duration = Duration::from_secs(15);
 /// The addresses of services.
 const SERVICES: &str = "10.0.0.0/24";
 
@@ -317,10 +319,14 @@ impl ControlPlane {
         let mut last = None;
         let from = Instant::now();
         loop {
-            // One watch instead of polling: it ends when the object does not exist, or with the server.
+            // A watch instead of polling. It ends when the object does not exist, and with the server. One that began while the server
+            // recovered from a fault may deliver nothing, so that another one follows.
             let mut watch =
                 Watch::start(self.command(&[&["get"], args, &["-o", "json", "-w", "--output-watch-events"]].concat()));
-            while let Some(object) = watch.next(PATIENCE.saturating_sub(from.elapsed())) {
+            while let Some(mut object) = watch.next(WATCH.min(PATIENCE.saturating_sub(from.elapsed()))) {
+                if let Some(metadata) = object["metadata"].as_object_mut() {
+                    metadata.remove("managedFields");
+                }
                 if wanted(&object) {
                     return object;
                 }
