@@ -27,6 +27,7 @@ mod traces;
 mod wiring;
 
 use std::ffi::OsString;
+use std::os::unix::net::UnixListener;
 use std::process::ExitCode;
 
 use tokio_util::task::TaskTracker;
@@ -35,8 +36,8 @@ use tracing_subscriber::filter::LevelFilter;
 use access::Access;
 use app::App;
 use args::{Cli, Command};
-use config::LogFormat;
 use config::names::UnknownVariables;
+use config::{Config, LogFormat};
 use config_source::ConfigSource;
 use environment::Environment;
 use exit::{Code, Failure, Outcome};
@@ -55,65 +56,94 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     }
     let cli = args::whole::read(&words);
-    let printer = cli.global.printer();
-    // These two need no configuration, and must work where everything else fails.
-    match &cli.command {
-        Command::Completion(args) => {
-            return end(cli::completion::run(printer, args), LogFormat::Text, &Stderr::default());
-        }
-        Command::Man(args) => return end(cli::man::run(printer, args), LogFormat::Text, &Stderr::default()),
-        Command::Settings(_) => {
-            let help = args::whole::settings_help();
-            return end(printer.lines([help.trim_end()]), LogFormat::Text, &Stderr::default());
-        }
-        Command::Version => return end(cli::version::run(printer), LogFormat::Text, &Stderr::default()),
-        _ => {}
+    // There is no log yet.
+    let end_early = |outcome| end(outcome, LogFormat::Text, &Stderr::default());
+    if let Some(outcome) = run_without_configuration(&cli) {
+        return end_early(outcome);
     }
-
-    // Before anything secret is read.
-    if let Err(error) = memory::keep_to_itself() {
-        return end(Err(error), LogFormat::Text, &Stderr::default());
-    }
-    let sockets = match &cli.command {
-        Command::Serve(_) | Command::Run(_) => Environment::take_sockets(),
-        _ => Ok(Vec::new()),
+    let process = match Process::read(&cli) {
+        Ok(process) => process,
+        Err(failure) => return end_early(Err(failure)),
     };
-    let sockets = match sockets {
-        Ok(sockets) => sockets,
-        Err(error) => {
-            let failure = Failure::caused(Code::Config, "sockets of systemd", &error);
-            return end(Err(failure), LogFormat::Text, &Stderr::default());
-        }
-    };
-    let environment = Environment::read();
-    let unknown = UnknownVariables::among(&environment.names(), Cli::variables);
-    if let Err(error) = unknown.refuse_misspelt() {
-        return end(Err(error.into()), LogFormat::Text, &Stderr::default());
-    }
     if let Command::Config(args) = &cli.command
-        && let Some(outcome) = cli::config::run_alone(args, cli.global.config(), printer, &environment)
+        && let Some(outcome) =
+            cli::config::run_alone(args, cli.global.config(), cli.global.printer(), &process.environment)
     {
-        return end(outcome, LogFormat::Text, &Stderr::default());
+        return end_early(outcome);
     }
     let source = ConfigSource::of(&cli);
-    let config = match source.load(&environment) {
-        Ok(config) => config,
-        Err(error) => return end(Err(error.into()), LogFormat::Text, &Stderr::default()),
-    };
+    match source.load(&process.environment) {
+        Ok(config) => run_command(&cli, process, source, config),
+        Err(error) => end_early(Err(error.into())),
+    }
+}
+
+/// Runs a command that needs no configuration, and must work where everything else fails.
+fn run_without_configuration(cli: &Cli) -> Option<Outcome> {
+    let printer = cli.global.printer();
+    match &cli.command {
+        Command::Completion(args) => Some(cli::completion::run(printer, args)),
+        Command::Man(args) => Some(cli::man::run(printer, args)),
+        Command::Settings(_) => Some(printer.lines([args::whole::settings_help().trim_end()])),
+        Command::Version => Some(cli::version::run(printer)),
+        _ => None,
+    }
+}
+
+/// The state that the process was started with, besides its arguments.
+struct Process {
+    /// Sockets that systemd passed.
+    sockets: Vec<UnixListener>,
+    environment: Environment,
+    variables: UnknownVariables,
+}
+
+impl Process {
+    /// Reads the state, and protects the memory of the process before anything secret is read.
+    fn read(cli: &Cli) -> Outcome<Self> {
+        memory::keep_to_itself()?;
+        let sockets = match &cli.command {
+            Command::Serve(_) | Command::Run(_) => Environment::take_sockets(),
+            _ => Ok(Vec::new()),
+        };
+        let sockets = sockets.map_err(|error| Failure::caused(Code::Config, "sockets of systemd", &error))?;
+        let environment = Environment::read();
+        let variables = UnknownVariables::among(&environment.names(), Cli::variables);
+        variables.refuse_misspelt()?;
+        Ok(Self { sockets, environment, variables })
+    }
+}
+
+/// How long a command runs.
+#[derive(Clone, Copy)]
+struct Lifetime {
+    /// The command runs until a signal arrives, and its log has times.
+    is_service: bool,
+    /// The command ends by itself at a signal, and may wait for long until then.
+    waits: bool,
+}
+
+impl Lifetime {
+    fn of(command: &Command) -> Self {
+        let (is_service, waits) = match command {
+            Command::Serve(_) | Command::Registry(_) => (true, false),
+            Command::Run(args) => (args.files.is_empty(), true),
+            Command::Ensure(args) => (false, args.wait),
+            Command::PortForward(_) => (false, true),
+            _ => (false, false),
+        };
+        Self { is_service, waits }
+    }
+}
+
+/// Starts log, traces and the async runtime, runs the command, and ends them.
+fn run_command(cli: &Cli, process: Process, source: ConfigSource, config: Config) -> ExitCode {
+    let Process { sockets, environment, variables } = process;
+    let lifetime = Lifetime::of(&cli.command);
     let format = config.log_format;
     let progress = Progress::new(cli.global.progress, cli.global.quiet, environment.dumb_terminal);
     let stderr = progress.bars().map(Stderr::with_bars).unwrap_or_default();
-    let service = match &cli.command {
-        Command::Serve(_) | Command::Registry(_) => true,
-        Command::Run(args) => args.files.is_empty(),
-        _ => false,
-    };
-    let waits = match &cli.command {
-        Command::Ensure(args) => args.wait,
-        Command::Run(_) | Command::PortForward(_) => true,
-        _ => false,
-    };
-    let is_quiet = cli.global.quiet && !service && !config.origins.contains_key("logging.level");
+    let is_quiet = cli.global.quiet && !lifetime.is_service && !config.origins.contains_key("logging.level");
     let level = if is_quiet { config.log_level.min(LevelFilter::WARN) } else { config.log_level };
     let (shown, bars) = (stderr.clone(), progress.clone());
     let refused = move |failure: Failure| {
@@ -130,22 +160,21 @@ fn main() -> ExitCode {
         Err(_) => Ok(None),
     };
     let exported = traces.as_ref().ok().and_then(Option::as_ref);
-    logging::start(&config, level, stderr.clone(), service, environment.no_color, exported);
+    logging::start(&config, level, stderr.clone(), lifetime.is_service, environment.no_color, exported);
     let (runtime, traces) = match (runtime, traces) {
         (Ok(runtime), Ok(traces)) => (runtime, traces),
         (Err(failure), _) | (_, Err(failure)) => return end(Err(failure), format, &stderr),
     };
-
-    for variable in unknown.strange() {
+    for variable in variables.strange() {
         tracing::warn!(%variable, "unknown variable");
     }
     for note in &config.notes {
         tracing::info!("{note}");
     }
-
     let outcome = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
-        let (access, backs_off) = (Access::of(&cli.command), service || waits);
+        let (printer, access) = (cli.global.printer(), Access::of(&cli.command));
+        let backs_off = lifetime.is_service || lifetime.waits;
         let mut app = App::new(environment, config, printer, progress.clone(), signals.clone(), backs_off, access);
         app.traces.clone_from(&traces);
         app.pass_sockets(sockets);
@@ -153,7 +182,7 @@ fn main() -> ExitCode {
         let outcome = tokio::select! {
             outcome = cli::run(&app, &cli.command) => outcome,
             // Running work ends by itself when it is asked to; everything else is dropped at its current await point.
-            () = signals.stop.cancelled(), if !service && !waits => Err(Failure::new(signals.code(), "ended by a signal")),
+            () = signals.stop.cancelled(), if !backs_off => Err(Failure::new(signals.code(), "ended by a signal")),
         };
         app.close().await;
         outcome
