@@ -28,7 +28,7 @@ pub(crate) fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &Pr
         return actions;
     }
     if let Some(reason) = change {
-        sandbox::begin_anew(pod, observed, reason, &mut actions);
+        sandbox::replace_sandbox(pod, observed, reason, &mut actions);
         return actions;
     }
     restart::reset(pod, observed, &mut actions);

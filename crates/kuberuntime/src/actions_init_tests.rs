@@ -60,8 +60,8 @@ impl Scene {
         self.run(id).state = state;
     }
 
-    /// Of these runs nothing is to be seen any more.
-    fn gone(&mut self, ids: &[&str]) {
+    /// Removes these runs from the observed containers.
+    fn remove_runs(&mut self, ids: &[&str]) {
         self.seen.containers.retain(|run| !ids.contains(&run.id.as_str()));
     }
 
@@ -103,7 +103,7 @@ fn init_containers() {
                 |s| s.state("initid3", Running),
                 "",
             ),
-            ("the next one is started when one is done", |s| s.gone(&["initid2", "initid3"]), "init[1]"),
+            ("the next one is started when one is done", |s| s.remove_runs(&["initid2", "initid3"]), "init[1]"),
             (
                 "upstream: podactions/TestComputePodActionsWithInitContainers/Kill pod and restart the first init container if the pod sandbox is dead",
                 Scene::sandbox_is_dead,
@@ -181,7 +181,7 @@ fn init_containers() {
                 "upstream: podactions/TestComputePodActionsWithInitContainers/some of the init container statuses are missing but the last init container is running, don't restart preceding ones",
                 |s| {
                     s.state("initid3", Running);
-                    s.gone(&["initid1", "initid2"]);
+                    s.remove_runs(&["initid1", "initid2"]);
                 },
                 "",
             ),
@@ -194,7 +194,7 @@ fn init_containers() {
                 "init containers that the runtime forgot do not run again beside normal ones",
                 |s| {
                     s.normal(Running);
-                    s.gone(&["initid1", "initid2", "initid3"]);
+                    s.remove_runs(&["initid1", "initid2", "initid3"]);
                 },
                 "",
             ),
@@ -289,14 +289,14 @@ fn sidecars() {
             ),
             (
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/restartable init container has started; start the next",
-                |s| s.gone(&["initid2", "initid3"]),
+                |s| s.remove_runs(&["initid2", "initid3"]),
                 "init[1]",
             ),
             (
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/livenessProbe has not been run; start the nothing",
                 |s| {
                     s.liveness("initid2", None);
-                    s.gone(&["initid3"]);
+                    s.remove_runs(&["initid3"]);
                 },
                 "init[2]",
             ),
@@ -304,13 +304,13 @@ fn sidecars() {
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/livenessProbe in progress; start the next",
                 |s| {
                     s.liveness("initid2", Some(ProbeResult::Unknown));
-                    s.gone(&["initid3"]);
+                    s.remove_runs(&["initid3"]);
                 },
                 "init[2]",
             ),
             (
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/livenessProbe has completed; start the next",
-                |s| s.gone(&["initid3"]),
+                |s| s.remove_runs(&["initid3"]),
                 "init[2]",
             ),
             (
@@ -322,7 +322,7 @@ fn sidecars() {
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/startupProbe has not been run; do nothing",
                 |s| {
                     s.startup("initid2", None);
-                    s.gone(&["initid3"]);
+                    s.remove_runs(&["initid3"]);
                 },
                 "",
             ),
@@ -330,7 +330,7 @@ fn sidecars() {
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/startupProbe in progress; do nothing",
                 |s| {
                     s.startup("initid2", Some(ProbeResult::Unknown));
-                    s.gone(&["initid3"]);
+                    s.remove_runs(&["initid3"]);
                 },
                 "",
             ),
@@ -338,7 +338,7 @@ fn sidecars() {
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/startupProbe has completed; start the next",
                 |s| {
                     s.liveness("initid2", None);
-                    s.gone(&["initid3"]);
+                    s.remove_runs(&["initid3"]);
                 },
                 "init[2]",
             ),
@@ -435,7 +435,7 @@ fn sidecars() {
             ),
             (
                 "upstream: podactions/TestComputePodActionsWithRestartableInitContainers/some of the init container statuses are missing but the last init container is running, restart restartable init and regular containers",
-                |s| s.gone(&["initid1", "initid2"]),
+                |s| s.remove_runs(&["initid1", "initid2"]),
                 "init[0 1] start[0 1 2]",
             ),
         ],
@@ -456,7 +456,7 @@ fn ephemeral_containers() {
             ),
             (
                 "upstream: podactions/TestComputePodActionsWithInitAndEphemeralContainers/No ephemeral containers running; start one",
-                |s| s.gone(&["debug1"]),
+                |s| s.remove_runs(&["debug1"]),
                 "debug[0]",
             ),
             (
@@ -473,7 +473,7 @@ fn ephemeral_containers() {
                 "upstream: podactions/TestComputePodActionsWithInitAndEphemeralContainers/initialization in progress; start ephemeral container",
                 |s| {
                     s.state("initid1", Running);
-                    s.gone(&["debug1"]);
+                    s.remove_runs(&["debug1"]);
                 },
                 "debug[0]",
             ),
@@ -483,7 +483,7 @@ fn ephemeral_containers() {
                     s.policy(OnFailure);
                     s.sandbox_is_dead();
                     s.exited("initid1", 137);
-                    s.gone(&["id1", "id2", "id3"]);
+                    s.remove_runs(&["id1", "id2", "id3"]);
                 },
                 "kill create#1 init[0]",
             ),

@@ -137,7 +137,7 @@ fn a_container() {
 }
 
 #[test]
-fn what_nobody_says() {
+fn defaults_apply_where_the_pod_sets_nothing() {
     let image = |uid: Option<i64>, name: &str| ImageUser { uid, username: name.into() };
     let of = |pod: &Pod, image_user: ImageUser| {
         config(pod, ContainerInput { image_user, ..ContainerInput::default() }).linux.security

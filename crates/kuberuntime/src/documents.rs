@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_in_the_kubelets_words() {
+    fn missing_documents_are_reported_in_the_kubelets_words() {
         let unknown = [(DocumentKind::Secret, "s".to_owned())].into();
         let documents = Documents { unknown, ..Documents::default() };
         let missing = |kind| documents.missing(kind, "s").to_string();

@@ -174,7 +174,7 @@ fn what_is_missing() {
 }
 
 #[test]
-fn nothing_shows_a_value_and_skipped_keys_are_told() {
+fn no_output_shows_a_value_and_skipped_keys_are_reported() {
     let pod = pod(json!({
         "envFrom": [{"prefix": "P_", "configMapRef": {"name": "settings"}}],
         "env": [{"name": "V", "valueFrom": {"secretKeyRef": {"name": "login", "key": "password"}}}],

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_wrong_is_told_at_once() {
+    fn all_errors_are_reported_at_once() {
         let wrong = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "Web"}, "spec": {
             "containers": [7, {"name": "a", "image": "", "imagePulPolicy": "Always"}],
             "ephemeralContainers": [{"name": "d", "image": "x"}],

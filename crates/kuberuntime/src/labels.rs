@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_read_as_far_as_it_goes() {
+    fn foreign_annotations_are_read_as_far_as_possible() {
         assert_eq!(PodOwner::from_labels(&Map::from([(POD_NAME.to_owned(), "x".to_owned())])), None);
         let annotations =
             [(HASH, "xyz"), (RESTART_COUNT, "-1"), (PRE_STOP, "{"), (KIND, "what"), (TERMINATION_GRACE_PERIOD, "9")];

@@ -318,7 +318,7 @@ fn what_cannot_be_honoured_is_refused_with_the_reason() {
 }
 
 #[test]
-fn what_cannot_be_read_is_told_with_its_place() {
+fn unreadable_fields_are_reported_with_their_path() {
     let cases = [
         (json!([]), "the object: Invalid value: a list: must be a map"),
         (json!({"kind": "Pod", "spec": {}}), "apiVersion: Required value"),

@@ -231,7 +231,7 @@ async fn a_container_that_failed_is_left_alone_until_another_one_is_there() {
 // upstream: prober/TestStartupProbeDisabledByStarted
 // upstream: prober/TestUpdatePodStatus
 #[tokio::test(start_paused = true)]
-async fn the_startup_probe_goes_before_the_others_and_is_then_asked_no_more() {
+async fn the_startup_probe_runs_first_and_stops_after_success() {
     let numbers = json!({"periodSeconds": 10, "failureThreshold": 5});
     let mut scene = scene(json!({
         "startupProbe": probe("s", &numbers), "livenessProbe": probe("l", &numbers), "readinessProbe": probe("r", &numbers),

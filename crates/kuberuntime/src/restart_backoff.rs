@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_steps_makes_nobody_wait_longer() {
+    fn a_clock_step_extends_the_backoff_by_one_delay_at_most() {
         let backoff = &mut RestartBackoff::new(Duration::from_secs(300));
         assert_eq!(check(backoff, "r0", 0, 0), None);
         // The end is an hour ahead of our clock: it counts from when it was seen.

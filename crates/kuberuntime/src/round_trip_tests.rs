@@ -7,7 +7,7 @@ use crate::actions::PodReason;
 use crate::sync::tests::bench::Bench;
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_comes_up_in_order_and_then_rests() {
+async fn a_pod_starts_in_order_and_then_needs_no_action() {
     let bench = Bench::new(&json!({
         "initContainers": [
             {"name": "first", "image": "x"}, {"name": "side", "image": "x", "restartPolicy": "Always"},
@@ -28,7 +28,7 @@ async fn a_pod_comes_up_in_order_and_then_rests() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_comes_back_alone_and_is_counted() {
+async fn ended_containers_restart_alone_and_are_counted() {
     let bench = Bench::new(&json!({
         "initContainers": [{"name": "side", "image": "x", "restartPolicy": "Always"}],
         "containers": [{"name": "a", "image": "x"}, {"name": "b", "image": "x"}],
@@ -74,7 +74,7 @@ async fn a_new_image_replaces_its_container_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_failed_is_told_so_and_stays_ended() {
+async fn a_finished_job_reports_its_phase_and_stays_ended() {
     for (code, phase) in [(0, "Succeeded"), (4, "Failed")] {
         let bench = Bench::new(&json!({"restartPolicy": "Never", "containers": [{"name": "a", "image": "x"}]}));
         bench.ends("a", code);
@@ -88,7 +88,7 @@ async fn a_job_that_failed_is_told_so_and_stays_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rule_makes_the_whole_pod_begin_anew_in_its_sandbox() {
+async fn a_restart_rule_restarts_the_whole_pod_in_its_sandbox() {
     let rule = json!([{"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}]);
     let bench = Bench::new(&json!({
         "restartPolicy": "Never",

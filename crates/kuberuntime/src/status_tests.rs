@@ -265,7 +265,7 @@ fn probes_decide_about_readiness() {
 }
 
 #[test]
-fn what_was_told_before_stays_told() {
+fn a_container_removed_without_a_trace_keeps_its_reported_state() {
     let mut scene = two().run("a", Seen::Running, 0, 0).run("b", Seen::Running, 0, 0);
     let first = scene.status();
     // A container that ran was removed without a trace.

@@ -108,7 +108,11 @@ impl VolumeFilesMaker<'_> {
         let content = match self.documents.tokens.get(&token_key(token)) {
             Some(Ok(content)) => content.clone(),
             Some(Err(reason)) => return Err(self.error(format!("failed to fetch token: {reason}"))),
-            None => return Err(self.error("failed to fetch token: nobody makes tokens on this node".to_owned())),
+            None => {
+                return Err(
+                    self.error("failed to fetch token: this node has no issuer of service account tokens".to_owned())
+                );
+            }
         };
         let shared = self.pod.spec.security_context.fs_group.is_some();
         self.put(&token.path, if shared { Some(0o600) } else { mode }, content)

@@ -30,7 +30,7 @@ pub(super) fn inspect(pod: &Pod, observed: &ObservedPod) -> (PodActions, Option<
 
 /// Replaces a sandbox that cannot be used any more: everything is stopped, and started again in a new sandbox unless
 /// the pod is done.
-pub(super) fn begin_anew(pod: &Pod, observed: &ObservedPod, reason: PodReason, actions: &mut PodActions) {
+pub(super) fn replace_sandbox(pod: &Pod, observed: &ObservedPod, reason: PodReason, actions: &mut PodActions) {
     actions.kill_pod = Some(reason);
     let spec = &pod.spec;
     let could_restart = spec

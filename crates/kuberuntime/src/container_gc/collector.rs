@@ -110,7 +110,7 @@ impl ContainerGc {
 
     /// Runs a round, with a warning event if it is not the first one in a row that failed. The kubelet warns from the
     /// first one on, also while a runtime restarts.
-    pub(super) async fn collect_and_tell(&self, scope: GcScope) -> ContainerGcReport {
+    pub(super) async fn collect_with_warning(&self, scope: GcScope) -> ContainerGcReport {
         let report = self.round(scope).await;
         let mut failures = self.failures.lock().await;
         match report.failure() {
@@ -295,7 +295,7 @@ fn grace(container: &Container) -> Duration {
 #[async_trait]
 impl ReclaimContainers for ContainerGc {
     async fn delete_all_unused_containers(&self) -> Result<(), String> {
-        self.collect_and_tell(GcScope::Pressure).await.failure().map_or(Ok(()), Err)
+        self.collect_with_warning(GcScope::Pressure).await.failure().map_or(Ok(()), Err)
     }
 }
 
@@ -304,7 +304,7 @@ impl ContainerGc {
     pub async fn run(&self, stop: &CancellationToken) {
         let mut turns = Turns::new(self.options.interval, Some(&self.nudge), stop);
         while turns.next().await {
-            self.collect_and_tell(GcScope::Policy).await;
+            self.collect_with_warning(GcScope::Policy).await;
         }
     }
 }

@@ -212,7 +212,7 @@ async fn pressure_takes_what_ended_pods_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rounds_run_on_a_timer_and_a_nudge_and_failures_are_told_from_the_second_on() {
+async fn rounds_run_on_timer_and_nudge_and_warn_from_the_second_failure() {
     let node = node(KnownPods::new(&[], &[]));
     let lists = |node: &Node| node.runtime.calls().iter().filter(|(k, _)| *k == CallKind::ListPodSandboxes).count();
     let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -248,7 +248,7 @@ async fn rounds_run_on_a_timer_and_a_nudge_and_failures_are_told_from_the_second
 
 /// Without a source of pods, only what exceeds the policy's limits is removed.
 #[tokio::test]
-async fn without_a_source_of_pods_little_goes() {
+async fn without_pod_sources_only_excess_is_removed() {
     let node = node(KnownPods { sources_ready: false, ..KnownPods::default() });
     let options = ContainerGcOptions { pods: Arc::new(NoPodSource), ..node.gc.options.clone() };
     let gc =

@@ -128,7 +128,7 @@ impl LogDirectories {
             result = result.and(self.remove_link(&link));
         }
         let removed = OpenDirectory::open(&self.pods).and_then(|pods| remove_tree(pods.as_fd(), name));
-        result.and(gone_is_done(removed))
+        result.and(ignore_not_found(removed))
     }
 
     /// Removes a link.
@@ -139,9 +139,9 @@ impl LogDirectories {
         let Some(links) = &self.links else { return Ok(()) };
         let path = links.join(one_name(name)?);
         match fs::symlink_metadata(&path) {
-            Ok(found) if found.is_symlink() => gone_is_done(fs::remove_file(path)),
+            Ok(found) if found.is_symlink() => ignore_not_found(fs::remove_file(path)),
             Ok(_) => Err(io::Error::other("it is no link")),
-            Err(error) => gone_is_done(Err(error)),
+            Err(error) => ignore_not_found(Err(error)),
         }
     }
 
@@ -257,7 +257,7 @@ fn open_below(root: &Path, names: &[&OsStr]) -> io::Result<Option<OwnedFd>> {
     Ok(Some(directory))
 }
 
-fn gone_is_done(result: io::Result<()>) -> io::Result<()> {
+fn ignore_not_found(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         result => result,

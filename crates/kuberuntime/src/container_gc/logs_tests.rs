@@ -65,7 +65,7 @@ fn a_scan_finds_pods_and_dangling_links() {
 }
 
 #[test]
-fn a_directory_goes_and_what_its_links_lead_to_stays() {
+fn removal_of_a_directory_keeps_targets_of_its_links() {
     let tree = tree();
     tree.write("pods/ns_web_u1/app/0.log");
     let precious = tree.write("elsewhere/precious");
@@ -99,7 +99,7 @@ fn links_to_a_directory_go_with_it() {
 }
 
 #[test]
-fn a_log_goes_with_those_that_were_turned_away() {
+fn a_log_is_removed_with_its_rotated_files() {
     let tree = tree();
     let log = tree.write("pods/ns_web_u1/app/1.log");
     for name in ["1.log.20260101-000000", "1.log.20260101-000000.gz", "11.log", "0.log", "1.logs"] {

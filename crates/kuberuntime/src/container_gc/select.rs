@@ -33,7 +33,7 @@ pub(crate) enum GcScope {
 }
 
 /// Reason for which all containers and sandboxes of a pod are removed; `None` if they are not.
-fn pod_goes(pods: &dyn PodStates, scope: GcScope, uid: &str) -> Option<RemovalReason> {
+fn pod_removal_reason(pods: &dyn PodStates, scope: GcScope, uid: &str) -> Option<RemovalReason> {
     if pods.content_removable(uid) {
         return Some(RemovalReason::PodGone);
     }
@@ -111,7 +111,7 @@ pub(super) fn select_containers(
 
     if pods.sources_ready() {
         units.retain(|(uid, _), unit| {
-            let Some(why) = pod_goes(pods, scope, uid) else { return true };
+            let Some(why) = pod_removal_reason(pods, scope, uid) else { return true };
             remove(unit, why);
             false
         });
@@ -204,7 +204,7 @@ pub(super) fn select_sandboxes<'a>(
         }
     }
     let goes: HashMap<&str, Option<RemovalReason>> =
-        newest.keys().map(|uid| (*uid, pod_goes(pods, scope, uid))).collect();
+        newest.keys().map(|uid| (*uid, pod_removal_reason(pods, scope, uid))).collect();
     let verdict = |sandbox: &PodSandbox| {
         if sandbox.ready {
             return GcVerdict::Keep(KeepReason::Ready);

@@ -321,7 +321,7 @@ fn directory(namespace: &str, name: &str, uid: &str) -> PodLogDirectory {
 
 // upstream: containergc/TestPodLogDirectoryGC
 #[test]
-fn logs_go_with_pods_that_are_known_to_be_gone() {
+fn logs_are_removed_once_their_pod_is_known_to_be_deleted() {
     let foreign = PodLogDirectory { name: "lost+found".into(), pod: None };
     let directories =
         vec![directory("ns", "a", "alive"), directory("ns", "b", "gone"), directory("ns", "c", "seen"), foreign];

@@ -74,7 +74,7 @@ fn data_below_more_names_than_a_path_has_is_counted() {
 }
 
 #[test]
-fn errors_of_the_tree_and_of_this_process_are_told_apart() {
+fn errors_of_the_tree_and_of_this_process_are_distinguished() {
     let is_shortage = |error: MeasureError| matches!(error, MeasureError::Shortage(_));
     for (errno, shortage) in [(Errno::MFILE, true), (Errno::NFILE, true), (Errno::NOMEM, true), (Errno::IO, false)] {
         assert_eq!(is_shortage(io::Error::from(errno).into()), shortage, "{errno}");

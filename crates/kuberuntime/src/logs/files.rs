@@ -19,7 +19,7 @@ pub(super) const COMPRESSED: &str = ".gz";
 /// Suffix of files that are not complete.
 pub(super) const UNFINISHED: &str = ".tmp";
 
-/// A log that was turned away.
+/// A log file after a rotation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RotatedLog {
     /// Suffix behind the log's name: the time of the rotation, which orders rotated logs.
@@ -33,17 +33,17 @@ impl RotatedLog {
     }
 }
 
-/// Files next to a log.
+/// Files that belong to a log, without the one that is written now.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogFiles {
     /// Rotated logs, the oldest first.
     pub(super) turned: Vec<RotatedLog>,
-    /// Names of files that a program left that was killed: unfinished ones, and those that there are compressed as well.
+    /// Names of files that a killed program left: unfinished ones, and plain ones of which there is a compressed one.
     pub(super) left: Vec<String>,
 }
 
-/// Sorts the names in a log's directory.
-pub(super) fn beside(log: &str, names: impl IntoIterator<Item = String>) -> LogFiles {
+/// Sorts the names in a log's directory into rotated logs and leftovers of this log.
+pub(super) fn rotated_and_leftovers(log: &str, names: impl IntoIterator<Item = String>) -> LogFiles {
     let mut found = LogFiles::default();
     for name in names {
         let Some(when) = name.strip_prefix(log).and_then(|rest| rest.strip_prefix('.')) else { continue };
@@ -58,7 +58,7 @@ pub(super) fn beside(log: &str, names: impl IntoIterator<Item = String>) -> LogF
         }
     }
     found.turned.sort();
-    // A plain one stands before a compressed one of the same time, which is complete.
+    // A compressed file is complete once it has its name, so a plain one of the same time is a leftover. Plain ones sort first.
     let mut index = 1;
     while index < found.turned.len() {
         if found.turned[index - 1].when == found.turned[index].when {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_a_log() {
+    fn files_next_to_a_log_are_classified() {
         let names = [
             "0.log",
             "0.log.20260102-000000",
@@ -187,7 +187,7 @@ mod tests {
             "1.log",
             "10.log.20260101-000000",
         ];
-        let found = beside("0.log", names.map(str::to_owned));
+        let found = rotated_and_leftovers("0.log", names.map(str::to_owned));
         let turned: Vec<String> = found.turned.iter().map(|turned| turned.name("0.log")).collect();
         assert_eq!(turned, ["0.log.20260101-000000.gz", "0.log.20260102-000000", "0.log.20260103-000000.gz"]);
         assert_eq!(found.left, ["0.log.20260104-000000.gz.tmp", "0.log.20260104-000000.tmp", "0.log.20260103-000000"]);

@@ -414,7 +414,7 @@ fn open_turned(directory: &OpenDirectory, log: &str, after: Option<&str>) -> io:
     'again: loop {
         tries += 1;
         let mut opened = Vec::new();
-        for turned in beside(log, directory.names()?).turned {
+        for turned in rotated_and_leftovers(log, directory.names()?).turned {
             if after.is_some_and(|after| turned.when.as_str() <= after) {
                 continue;
             }

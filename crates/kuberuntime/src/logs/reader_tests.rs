@@ -271,9 +271,9 @@ fn a_log_is_followed_over_rotations() {
 }
 
 #[test]
-fn nothing_is_written_to_who_has_gone() {
-    struct Gone;
-    impl Write for Gone {
+fn nothing_is_written_after_the_client_has_disconnected() {
+    struct Disconnected;
+    impl Write for Disconnected {
         fn write(&mut self, _: &[u8]) -> io::Result<usize> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
@@ -284,6 +284,6 @@ fn nothing_is_written_to_who_has_gone() {
     }
     let bench = bench();
     bench.put("0.log", &lines(&["1:a"]));
-    let error = bench.open(LogOptions::default()).step(&mut Gone).unwrap_err();
+    let error = bench.open(LogOptions::default()).step(&mut Disconnected).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
 }

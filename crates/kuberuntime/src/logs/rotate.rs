@@ -259,7 +259,7 @@ impl ContainerLog {
     /// Removes what a program left that was killed, and the oldest files until `keep` are left; compresses those. Says when
     /// the newest was turned away. A full disk keeps nothing from being rotated: what cannot be compressed stays plain.
     fn make_room(&self, directory: &OpenDirectory, keep: usize) -> io::Result<Option<String>> {
-        let found = beside(self.file(), directory.names()?);
+        let found = rotated_and_leftovers(self.file(), directory.names()?);
         for name in &found.left {
             directory.unlink(name)?;
         }

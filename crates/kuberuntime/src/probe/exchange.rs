@@ -87,7 +87,7 @@ impl Exchange<'_> {
             .map_err(|error| format!("{:?} cannot be asked for: {error}", self.target))?;
         *request.headers_mut() = self.headers;
         request.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        debug_assert!(request.headers().contains_key(HOST), "whoever builds an exchange names the host");
+        debug_assert!(request.headers().contains_key(HOST), "the caller sets the Host header");
         let (mut sender, connection) = http1::Builder::new()
             .title_case_headers(true)
             .allow_obsolete_multiline_headers_in_responses(true)

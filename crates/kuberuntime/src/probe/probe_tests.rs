@@ -207,7 +207,7 @@ async fn no_more_of_a_body_is_read_than_is_shown() {
 }
 
 #[tokio::test]
-async fn certificates_of_containers_are_not_checked_and_plain_text_is_told_apart() {
+async fn container_certificates_are_not_verified_and_plain_text_is_detected() {
     let secure = TestRegistry::start(Options { tls: TestTls::On, ..Options::default() }).await;
     let get = HttpGet {
         tls: true,

@@ -104,7 +104,7 @@ impl ProbeManager {
         for (kind, index, container) in probed(pod) {
             let run = observed.latest(&container.name);
             let Some(run) = run else {
-                pods.gone(&pod.metadata.uid, &container.name);
+                pods.forget_run(&pod.metadata.uid, &container.name);
                 continue;
             };
             let age = (run.state == ContainerState::Running).then(|| {

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_question_comes_when_the_manifest_says() {
+    fn the_first_probe_runs_after_the_initial_delay() {
         use ProbeKind::{Liveness, Readiness, Startup};
         // Kind, delay, age, how long this process asks, wait.
         let cases = [

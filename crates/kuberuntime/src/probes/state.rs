@@ -237,8 +237,8 @@ impl ProbedPods {
         run.plan(pod, ending, &self.stop, now)
     }
 
-    /// The runtime shows no container of this name any more.
-    pub(super) fn gone(&mut self, uid: &str, name: &str) {
+    /// Forgets the run of a container that the runtime no longer lists.
+    pub(super) fn forget_run(&mut self, uid: &str, name: &str) {
         if let Some(entry) = self.by_uid.get_mut(uid) {
             entry.runs.remove(name);
         }

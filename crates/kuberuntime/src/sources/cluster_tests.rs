@@ -49,11 +49,11 @@ impl Scene {
 
     /// The server sends these pods.
     async fn serve(&mut self, pods: &[&Arc<Value>]) -> DesiredPods {
-        self.tell_of(ClusterPods { ready: true, pods: pods.iter().copied().cloned().collect(), ..Default::default() })
+        self.publish(ClusterPods { ready: true, pods: pods.iter().copied().cloned().collect(), ..Default::default() })
             .await
     }
 
-    async fn tell_of(&mut self, pods: ClusterPods) -> DesiredPods {
+    async fn publish(&mut self, pods: ClusterPods) -> DesiredPods {
         self.cluster.send_replace(pods);
         // Time stands still until no task has anything to do.
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -87,10 +87,10 @@ async fn pods_are_read_as_a_decoder_reads_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_has_not_told_all_is_not_ready() {
+async fn an_incomplete_list_from_the_server_is_not_ready() {
     let mut scene = Scene::new();
     let pods = vec![Arc::new(object("a", &runs()))];
-    let desired = scene.tell_of(ClusterPods { ready: false, pods, ..Default::default() }).await;
+    let desired = scene.publish(ClusterPods { ready: false, pods, ..Default::default() }).await;
     assert_eq!((names(&desired), desired.ready), (vec!["a"], false));
     assert!(scene.serve(&[]).await.ready);
 }
@@ -135,7 +135,7 @@ async fn a_pod_with_a_field_that_cannot_be_honoured_fails_with_its_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn admission_is_asked_once_and_the_oldest_comes_first() {
+async fn admission_runs_once_and_the_oldest_pod_first() {
     let asks = json!({"containers": [{"name": "c", "image": "x", "resources": {"requests": {"cpu": "600m"}}}]});
     let mut scene = Scene::new();
     let node = Arc::new(NodeCapacity {
@@ -144,16 +144,16 @@ async fn admission_is_asked_once_and_the_oldest_comes_first() {
     });
     let (mut old, new) = (object("z", &asks), Arc::new(object("a", &asks)));
     old["metadata"]["creationTimestamp"] = json!("2026-11-23T09:00:00Z");
-    let tell = |pods: Vec<Arc<Value>>| ClusterPods { ready: true, pods, node: Arc::clone(&node) };
-    let desired = scene.tell_of(tell(vec![Arc::clone(&new), Arc::new(old.clone())])).await;
+    let with = |pods: Vec<Arc<Value>>| ClusterPods { ready: true, pods, node: Arc::clone(&node) };
+    let desired = scene.publish(with(vec![Arc::clone(&new), Arc::new(old.clone())])).await;
     let rejected = &desired.statuses["uid-a"];
     assert_eq!((&*rejected.reason, desired.statuses.len()), ("OutOfcpu", 1));
     // A pod that was refused stays so when there is room.
     old["status"] = json!({"phase": "Succeeded", "startTime": NOW});
-    let desired = scene.tell_of(tell(vec![Arc::clone(&new), Arc::new(old.clone())])).await;
+    let desired = scene.publish(with(vec![Arc::clone(&new), Arc::new(old.clone())])).await;
     assert_eq!(desired.statuses["uid-a"].reason, "OutOfcpu");
     // Another one has it.
-    let desired = scene.tell_of(tell(vec![new, Arc::new(old), Arc::new(object("b", &asks))])).await;
+    let desired = scene.publish(with(vec![new, Arc::new(old), Arc::new(object("b", &asks))])).await;
     assert_eq!((desired.pods.len(), desired.statuses.len()), (3, 1));
 }
 
@@ -167,7 +167,7 @@ async fn what_ran_before_and_what_ended_is_not_asked_again() {
         Arc::new(raw)
     };
     let pods = vec![with("r", "Running"), with("f", "Failed"), with("p", "Pending")];
-    let desired = scene.tell_of(ClusterPods { ready: true, pods, node }).await;
+    let desired = scene.publish(ClusterPods { ready: true, pods, node }).await;
     let reasons: Vec<_> = desired.statuses.iter().map(|(uid, status)| (&**uid, &*status.reason)).collect();
     assert_eq!(reasons, [("uid-f", "Before"), ("uid-p", "OutOfpods"), ("uid-r", "Before")]);
     assert_eq!(desired.statuses["uid-r"].start_time.to_string(), "2026-11-23T11:00:00Z");

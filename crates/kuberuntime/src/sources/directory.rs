@@ -189,7 +189,7 @@ impl WatchedDirectory<'_> {
             };
             let mut read: Vec<_> = files.into_iter().map(read).collect();
             // A file that is a source by itself, and one whose directory is away, are not known to be removed.
-            if !directory.is_some_and(|directory| disk::can_tell_absence(&directory, device)) {
+            if !directory.is_some_and(|directory| disk::absence_is_certain(&directory, device)) {
                 for (_, outcome, _) in &mut read {
                     if matches!(outcome, ReadOutcome::Absent) {
                         *outcome = ReadOutcome::Unknown;

@@ -66,7 +66,7 @@ pub(super) fn list(path: &Path, watcher: Option<&Watcher>, before: Watches, now:
 
 /// Returns true if a file that is absent from the directory at `path` was removed from it: the directory can be read, and is on the device on which its
 /// files were.
-pub(super) fn can_tell_absence(path: &Path, device: Option<u64>) -> bool {
+pub(super) fn absence_is_certain(path: &Path, device: Option<u64>) -> bool {
     let directory = std::fs::metadata(path).ok().filter(Metadata::is_dir);
     directory.is_some_and(|directory| device.is_none_or(|device| directory.dev() == device))
 }

@@ -32,7 +32,7 @@ enum Act {
     MoveIn,
     Delete,
     Touch,
-    Hear,
+    Deliver,
     List,
     Read,
     ReadDuring(u8),
@@ -102,7 +102,7 @@ impl World {
             Act::Delete => {}
             Act::Touch if self.content.is_some() => self.changed(Change::Attributes),
             Act::Touch => {}
-            Act::Hear => self.hear(),
+            Act::Deliver => self.deliver(),
             Act::List => self.list(),
             Act::Read => self.read(None),
             Act::ReadDuring(which) => self.read(Some(which)),
@@ -117,7 +117,7 @@ impl World {
         }
     }
 
-    fn hear(&mut self) {
+    fn deliver(&mut self) {
         for change in std::mem::take(&mut self.pending) {
             self.files.happened(OsStr::new(NAME), change, self.now);
         }
@@ -133,7 +133,7 @@ impl World {
         let rested = self.at + Duration::from_secs(2) <= self.now;
         let listed = self.content.as_ref().map(|_| (NAME.into(), ListedFile { ident: self.ident(), rested }));
         self.files.listed(&listed.into_iter().collect(), false, self.now);
-        self.hear();
+        self.deliver();
     }
 
     fn read(&mut self, during: Option<u8>) {
@@ -146,7 +146,7 @@ impl World {
         if let Some(which) = during {
             self.act([Act::Open, Act::Write, Act::MoveIn, Act::Delete][usize::from(which % 4)]);
         }
-        self.hear();
+        self.deliver();
         for due in due {
             self.files.read(&due, outcome.clone(), self.now);
         }
@@ -169,7 +169,7 @@ impl World {
 fn acts() -> impl Strategy<Value = Vec<Act>> {
     let act = prop_oneof![
         3 => Just(Act::Open), 4 => Just(Act::Write), 3 => Just(Act::Close), 2 => Just(Act::MoveIn),
-        2 => Just(Act::Delete), 1 => Just(Act::Touch), 3 => Just(Act::Hear), 2 => Just(Act::List), 6 => Just(Act::Read),
+        2 => Just(Act::Delete), 1 => Just(Act::Touch), 3 => Just(Act::Deliver), 2 => Just(Act::List), 6 => Just(Act::Read),
         2 => any::<u8>().prop_map(Act::ReadDuring), 3 => (0..250u16).prop_map(Act::Wait), 1 => Just(Act::Wait(2500)),
         1 => Just(Act::Overflow),
     ];
@@ -212,21 +212,23 @@ fn one(world: &World) -> &FileState<Vec<u8>, String> {
 #[test]
 fn a_written_file_counts_at_once_and_a_cut_one_leaves_what_was_good() {
     let mut world = World::new();
-    for act in [Act::Open, Act::Write, Act::Hear, Act::Read] {
+    for act in [Act::Open, Act::Write, Act::Deliver, Act::Read] {
         world.act(act);
         assert_eq!(world.good(), None);
     }
     assert!(one(&world).is_held());
-    [Act::Write, Act::Close, Act::Hear, Act::Read].into_iter().for_each(|act| world.act(act));
+    [Act::Write, Act::Close, Act::Deliver, Act::Read].into_iter().for_each(|act| world.act(act));
     let whole = world.good().expect("known at once");
     // An editor truncates the file, and the power fails before it writes.
-    [Act::Open, Act::Close, Act::Hear, Act::Read].into_iter().for_each(|act| world.act(act));
+    [Act::Open, Act::Close, Act::Deliver, Act::Read].into_iter().for_each(|act| world.act(act));
     assert_eq!((world.good(), one(&world).is_held()), (Some(whole.clone()), false));
     assert_eq!(one(&world).problem(world.now, QUIET), None, "it may be over at once");
     world.act(Act::Wait(100));
     assert_eq!(one(&world).problem(world.now, QUIET).map(String::as_str), Some("empty"));
     // The file is being written for long: that is reported, and changes nothing.
-    [Act::Open, Act::Write, Act::Hear, Act::Wait(60_000), Act::List, Act::Read].into_iter().for_each(|a| world.act(a));
+    [Act::Open, Act::Write, Act::Deliver, Act::Wait(60_000), Act::List, Act::Read]
+        .into_iter()
+        .for_each(|a| world.act(a));
     assert_eq!((world.good(), one(&world).is_written_long(world.now)), (Some(whole), true));
 }
 

@@ -18,15 +18,15 @@ use crate::pod::{Pod, ProfileKind, Word as _};
 const SOON: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<Event>>);
+struct RecordedEvents(Mutex<Vec<Event>>);
 
-impl EventRecorder for Heard {
+impl EventRecorder for RecordedEvents {
     fn record(&self, event: EventRef<'_>) {
         self.0.lock().push(event.into());
     }
 }
 
-impl Heard {
+impl RecordedEvents {
     fn lines(&self) -> Vec<String> {
         self.0.lock().iter().map(|event| format!("{} {}", event.reason, event.message)).collect()
     }
@@ -36,7 +36,7 @@ impl Heard {
 struct Scene {
     desired: watch::Receiver<DesiredPods>,
     documents: DocumentStore,
-    events: Arc<Heard>,
+    events: Arc<RecordedEvents>,
     _stop: tokio_util::sync::DropGuard,
 }
 
@@ -47,7 +47,7 @@ fn parse() -> Parse {
     })
 }
 
-fn options(events: &Arc<Heard>) -> SourceOptions {
+fn options(events: &Arc<RecordedEvents>) -> SourceOptions {
     let clock = AtomicUsize::new(0);
     // Every reading of the clock gives another time: pods must not be seen twice.
     let clock: WallClock =
@@ -61,7 +61,7 @@ fn options(events: &Arc<Heard>) -> SourceOptions {
 }
 
 fn scene_with(sources: Vec<Source>, change: impl FnOnce(&mut SourceOptions)) -> Scene {
-    let events = Arc::new(Heard::default());
+    let events = Arc::new(RecordedEvents::default());
     let mut options = options(&events);
     change(&mut options);
     let sources = Sources::new(sources, options);
@@ -465,7 +465,7 @@ async fn an_unmounted_directory_is_not_an_empty_one() {
 }
 
 #[tokio::test]
-async fn documents_lie_beside_pods_or_by_themselves() {
+async fn documents_are_read_next_to_pods_and_from_their_own_directory() {
     let (pods_at, documents_at) = (tempfile::tempdir().expect("one"), tempfile::tempdir().expect("two"));
     let map = |value: &str| format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{k: '{value}'}}\n");
     let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ntype: kubernetes.io/dockerconfigjson\n\
@@ -510,7 +510,7 @@ async fn documents_lie_beside_pods_or_by_themselves() {
 
 #[tokio::test]
 async fn one_shot_sources_say_at_once_what_is_wrong() {
-    let options = options(&Arc::new(Heard::default()));
+    let options = options(&Arc::new(RecordedEvents::default()));
     let list = json!({"apiVersion": "v1", "kind": "PodList", "items": [
         {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "main", "image": "x:1"}]}},
         {"metadata": {"name": "b"}, "spec": {"containers": [{"name": "main", "image": "x:1"}]}},
@@ -617,7 +617,7 @@ async fn an_address_is_asked_over_http() {
 }
 
 #[tokio::test]
-async fn a_node_can_have_a_seccomp_profile_for_whoever_names_none() {
+async fn a_node_default_seccomp_profile_applies_to_pods_without_one() {
     let directory = tempfile::tempdir().expect("a directory");
     write(&directory.path().join("a.yaml"), &pod("a", "x"));
     let own = pod("b", "x")

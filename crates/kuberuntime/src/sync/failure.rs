@@ -79,7 +79,7 @@ pub(crate) struct PodRuntimeError {
 }
 
 /// Takes the error that an object is absent for success: then there is nothing to stop or to remove.
-pub(super) fn gone_is_done(result: cri_api::Result<()>) -> cri_api::Result<()> {
+pub(super) fn ignore_not_found(result: cri_api::Result<()>) -> cri_api::Result<()> {
     match result {
         Err(error) if error.kind() == Kind::NotFound => Ok(()),
         result => result,

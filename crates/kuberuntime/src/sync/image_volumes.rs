@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_tell() {
+    fn image_volume_support_follows_the_runtime_version() {
         let of = |name: &str, version: &str| {
             takes(&VersionInfo { runtime_name: name.into(), runtime_version: version.into(), ..VersionInfo::default() })
         };

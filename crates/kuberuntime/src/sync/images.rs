@@ -20,7 +20,7 @@ pub(super) struct EnsureOutcome {
 }
 
 impl PodSync<'_> {
-    /// Begins to make sure of everything that the pod needs and does not have yet: first what is started now.
+    /// Requests all images that the pod still needs, first those of the containers that this sync starts.
     pub(super) fn begin_images(&self, actions: &PodActions, sandbox: Option<&PodSandboxConfig>) {
         let needed = self.needed(actions).into_iter().map(|image| self.request(&image, sandbox)).collect();
         self.hands.prefetch.want(&self.owner.uid, needed);
@@ -42,8 +42,8 @@ impl PodSync<'_> {
         .await
     }
 
-    /// Makes sure of an image whatever was answered ahead.
-    pub(super) async fn ensure_anew(
+    /// Ensures that an image is present, without the answer to a request that was made ahead.
+    pub(super) async fn ensure_again(
         &self,
         image: &PodImage<'_>,
         sandbox: Option<&PodSandboxConfig>,

@@ -13,7 +13,7 @@ use image_manager::BackoffSelector;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
-use super::failure::{PodRuntimeError, first_of, gone_is_done};
+use super::failure::{PodRuntimeError, first_of, ignore_not_found};
 use super::runtime::PodRuntime;
 use crate::actions::KillReason;
 use crate::events::PodEvent;
@@ -154,7 +154,7 @@ async fn kill(
     let took = i64::try_from(begun.elapsed().as_secs()).unwrap_or(i64::MAX);
     let left = after_hook(victim.grace, took);
     let stopped = hands.parts.runtime.stop_container(victim.id, seconds(left)).await;
-    gone_is_done(stopped).map_err(|source| PodRuntimeError {
+    ignore_not_found(stopped).map_err(|source| PodRuntimeError {
         what: format!("stop container {} ({})", victim.name, victim.id),
         source,
     })?;
@@ -193,7 +193,7 @@ pub(super) async fn kill_pod(
     let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
         let stopped = hands.parts.runtime.stop_pod_sandbox(&sandbox.id).await;
         let what = || format!("stop sandbox {}", sandbox.id);
-        gone_is_done(stopped).map_err(|source| PodRuntimeError { what: what(), source }).err()
+        ignore_not_found(stopped).map_err(|source| PodRuntimeError { what: what(), source }).err()
     });
     failures.extend(join_all(sandboxes).await.into_iter().flatten());
     first_of(failures)
@@ -237,16 +237,16 @@ impl PodRuntime {
         let failed = |what: String| move |source| PodRuntimeError { what, source };
         let containers = observed.containers.iter().map(|container| async {
             let what = format!("remove container {} ({})", container.name, container.id);
-            gone_is_done(runtime.remove_container(&container.id).await).map_err(failed(what)).err()
+            ignore_not_found(runtime.remove_container(&container.id).await).map_err(failed(what)).err()
         });
         let mut failures: Vec<PodRuntimeError> = join_all(containers).await.into_iter().flatten().collect();
         let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
             // The end of the pod stopped the sandbox, but may have been cut short: this stop releases the network in
             // any case.
             let stopped = runtime.stop_pod_sandbox(&sandbox.id).await;
-            gone_is_done(stopped).map_err(failed(format!("stop sandbox {}", sandbox.id)))?;
+            ignore_not_found(stopped).map_err(failed(format!("stop sandbox {}", sandbox.id)))?;
             let removed = runtime.remove_pod_sandbox(&sandbox.id).await;
-            gone_is_done(removed).map_err(failed(format!("remove sandbox {}", sandbox.id)))
+            ignore_not_found(removed).map_err(failed(format!("remove sandbox {}", sandbox.id)))
         });
         failures.extend(join_all(sandboxes).await.into_iter().filter_map(Result::err));
         if !failures.is_empty() || uid.is_empty() {

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_goes_before_the_log() {
+    fn the_message_file_is_preferred_to_the_log() {
         let mut bench = bench();
         let line = |n: usize| format!("{TIME} stderr F line {n}\n");
         bench.write("logs/shop_web_u/main/0.log", &(0..200).map(line).collect::<String>());

@@ -87,7 +87,7 @@ impl<'a> PodSync<'a> {
     }
 
     /// Reports that a container runs and waits for its hook or, with `waits` false, that the hook was abandoned.
-    pub(super) fn comes_up(&self, name: &str, waits: bool) {
+    pub(super) fn report_running(&self, name: &str, waits: bool) {
         let creating = Waiting { reason: CONTAINER_CREATING.to_owned(), message: String::new() };
         (self.report_start)(name, waits.then_some(&creating));
     }

@@ -118,9 +118,9 @@ impl PodSync<'_> {
             match present.map_err(|error| StartFailure::config(error.message()))? {
                 Some(present) => return Ok((image, ImageUser { uid: present.uid, username: present.username })),
                 None if ahead => {
-                    let anew = self.ensure_anew(wanted, Some(&sandbox.config)).await?;
-                    ahead = anew.ahead;
-                    image = anew.answer.map_err(|error| StartFailure::from(&error))?;
+                    let again = self.ensure_again(wanted, Some(&sandbox.config)).await?;
+                    ahead = again.ahead;
+                    image = again.answer.map_err(|error| StartFailure::from(&error))?;
                 }
                 // As in the kubelet, a missing image is taken for root's; creating the container will report that it is
                 // missing.
@@ -305,10 +305,10 @@ impl PodSync<'_> {
         let ip = sandbox.ips.first().map(String::as_str);
         let target = HandlerTarget::new(container, id, ip, &self.owner.name);
         // As in the kubelet it does not count as running before its hook has come to an end.
-        self.comes_up(&container.name, true);
+        self.report_running(&container.name, true);
         let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await;
         if ran.is_err() {
-            self.comes_up(&container.name, false);
+            self.report_running(&container.name, false);
         }
         let ran = ran?;
         let Err(error) = ran else { return Ok(()) };

@@ -4,7 +4,7 @@
 use cri_api::ContainerState;
 
 use super::failure::{Halt, SyncStep};
-use super::failure::{first_of, gone_is_done};
+use super::failure::{first_of, ignore_not_found};
 use super::kill::{StoppingContainer, kill_containers, kill_pod};
 use super::pod_sync::SyncReport;
 use super::pod_sync::{PodSync, ReadySandbox};
@@ -176,7 +176,7 @@ impl PodSync<'_> {
     /// Removes a container.
     pub(super) async fn remove(&self, name: &str, id: &str) -> SyncStep {
         let removed = self.hands.parts.runtime.remove_container(id).await;
-        gone_is_done(removed).map_err(|error| Halt::Failed(format!("remove container {name} ({id}): {error}")))
+        ignore_not_found(removed).map_err(|error| Halt::Failed(format!("remove container {name} ({id}): {error}")))
     }
 
     /// Removes the logs of a removed run, and those of the runs before it. The log of the newest run stays: a user may

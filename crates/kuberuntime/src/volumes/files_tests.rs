@@ -129,7 +129,7 @@ fn links_that_a_container_left_lead_nowhere() {
 }
 
 #[test]
-fn files_that_cannot_be_there_are_told() {
+fn files_that_cannot_exist_are_reported() {
     let place = volume();
     let told = |list: &[(&str, &str)]| write(&place.volume, &files(list), None).unwrap_err();
     assert_eq!(told(&[("..x", "1")]), "\"..x\": names of files must not start with \"..\"");

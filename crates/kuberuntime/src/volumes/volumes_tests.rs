@@ -493,7 +493,7 @@ async fn what_stays_mounted_stays_untouched() {
 
 #[tokio::test]
 #[ignore = "needs root: scripts/test.sh"]
-async fn a_link_in_place_of_a_directory_leads_nobody_out() {
+async fn a_link_in_place_of_a_directory_is_not_followed() {
     let bench = bench();
     let pod = pod(json!([{"name": "scratch", "emptyDir": {}}]), None, json!({}));
     bench.set_up(&pod).await.unwrap();
@@ -648,7 +648,7 @@ fn what_cannot_be_unmounted_is_not_deleted() {
 /// Without the right to mount, the error names the missing right, and no secret is written to the disk.
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn who_may_not_mount_is_told() {
+fn a_missing_right_to_mount_is_reported() {
     let bench = bench();
     let volumes = json!([
         {"name": "login", "secret": {"secretName": "login"}}, {"name": "host", "hostPath": {"path": "/etc"}},

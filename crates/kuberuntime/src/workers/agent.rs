@@ -242,7 +242,7 @@ impl Agent {
         let mut orphans = Vec::new();
         let mut table = self.shared.table();
         for (uid, pod) in &seen.pods {
-            if table.slots.contains_key(uid) || table.is_gone(uid) {
+            if table.slots.contains_key(uid) || table.was_removed(uid) {
                 continue;
             }
             let PodOwner { name, namespace, .. } = &pod.owner;

@@ -114,13 +114,17 @@ impl WorkerMetrics {
         let seen = "kubelet_pleg_last_seen_seconds";
         r.register(seen, "When the runtime was last asked, seconds since the epoch", self.last_seen.clone());
         let discarded = "kubelet_pleg_discard_events";
-        r.register(discarded, "Changes that nobody was told of; they are never thrown away", self.discarded.clone());
+        r.register(discarded, "Changes of the runtime that were dropped; imagelet drops none", self.discarded.clone());
         let work = "kubelet_pod_worker_duration_seconds";
         r.register(work, "Time that one piece of work on a pod took, by operation", self.work.clone());
         let start = "kubelet_pod_worker_start_duration_seconds";
         r.register(start, "Time from the first sight of a pod to the start of work on it", self.worker_start.clone());
         let pod_start = "kubelet_pod_start_duration_seconds";
-        r.register(pod_start, "Time from a pod's being told until all of it runs", self.pod_start.clone());
+        r.register(
+            pod_start,
+            "Time from the first report of a pod by its source until all its containers run",
+            self.pod_start.clone(),
+        );
         let sli = "kubelet_pod_start_sli_duration_seconds";
         r.register(sli, "The same without pulls of images and init containers", self.pod_start_sli.clone());
         let total = "kubelet_pod_start_total_duration_seconds";
@@ -131,11 +135,11 @@ impl WorkerMetrics {
         r.register("kubelet_desired_pods", "Pods that should be on this node", self.desired.clone());
         r.register("kubelet_active_pods", "Pods of those that have not ended", self.active.clone());
         let working = "kubelet_working_pods";
-        r.register(working, "Pods that have a worker, by its state and by who wants them", self.working.clone());
+        r.register(working, "Pods that have a worker, by its state and by their source", self.working.clone());
         let orphaned = "kubelet_orphaned_runtime_pods";
-        r.register(orphaned, "Pods that were found in the runtime, and that nobody knows", self.orphaned.clone());
+        r.register(orphaned, "Pods in the runtime that no source has reported", self.orphaned.clone());
         let restarted = "kubelet_restarted_pods";
-        r.register(restarted, "Pods that were deleted and came back under the same uid", self.restarted.clone());
+        r.register(restarted, "Pods that were deleted and added again under the same uid", self.restarted.clone());
     }
 
     pub(super) fn relisted(&self, took: Duration, since: Option<Duration>, at: jiff::Timestamp) {

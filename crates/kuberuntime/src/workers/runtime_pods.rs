@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn only_pods_that_changed_are_named_and_made_anew() {
+    fn only_changed_pods_are_named_and_rebuilt() {
         let mut differ = Differ::default();
         let mut sandboxes = vec![sandbox("s1", "u1", true, true), sandbox("s2", "u2", true, false)];
         let mut containers = vec![container("c1", "u1", ContainerState::Running)];
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_showed_the_same_is_known() {
+    fn an_observation_of_the_same_state_is_recognised() {
         let pod = RuntimePod {
             sandboxes: BTreeMap::from([("s".to_owned(), true)]),
             containers: BTreeMap::from([("c".to_owned(), ContainerState::Running)]),

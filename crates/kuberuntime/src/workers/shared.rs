@@ -25,7 +25,7 @@ use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 
 /// The reason for which a pod waits before the runtime has answered for the first time, for people.
-pub(super) const FIRST_ANSWER: &str = "wait until the runtime has told what is in it";
+pub(super) const FIRST_ANSWER: &str = "wait for the first list from the runtime";
 
 /// State that the loop, the workers and the relist share.
 pub(super) struct AgentState {
@@ -77,7 +77,7 @@ impl WorkerTable {
         self.gone.contains_key(uid)
     }
 
-    /// A worker is no more; what is left of its pod is another's affair.
+    /// Removes the slot of a worker that has ended. Leftovers of the pod are removed elsewhere.
     pub(super) fn forget(&mut self, slot: &Arc<WorkerSlot>) {
         let uid = slot.owner.uid.as_str();
         if self.slots.get(uid).is_some_and(|known| Arc::ptr_eq(known, slot)) {
@@ -85,14 +85,14 @@ impl WorkerTable {
         }
     }
 
-    /// The runtime answered to what it was asked at that time.
+    /// Records that the runtime has answered a request for its lists, which was sent at that time.
     pub(super) fn answered(&mut self, asked: Instant) {
         self.asked = Some(asked);
         self.gone.retain(|_, gone| asked <= *gone);
     }
 
-    /// Returns true if a pod of the last lists is known to be gone since.
-    pub(super) fn is_gone(&self, uid: &str) -> bool {
+    /// Returns true if a pod of the last lists was removed since.
+    pub(super) fn was_removed(&self, uid: &str) -> bool {
         self.gone.get(uid).is_some_and(|gone| self.asked.is_none_or(|asked| asked <= *gone))
     }
 
@@ -101,7 +101,7 @@ impl WorkerTable {
         let namesake = |owner: &PodOwner| {
             owner.uid != slot.owner.uid && owner.name == slot.owner.name && owner.namespace == slot.owner.namespace
         };
-        let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.is_gone(uid);
+        let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.was_removed(uid);
         // Pods that are in the runtime already rank first.
         let rank = |slot: &WorkerSlot| (!is_there(&slot.owner.uid), slot.sequence);
         let earlier = self.slots.values().find(|other| {
@@ -115,7 +115,7 @@ impl WorkerTable {
                 pod.origin.is_some()
                     && namesake(&pod.owner)
                     && !self.slots.contains_key(&pod.owner.uid)
-                    && !self.is_gone(&pod.owner.uid)
+                    && !self.was_removed(&pod.owner.uid)
             })
         };
         let earlier = earlier.map(|other| &other.owner).or_else(|| undecided().map(|pod| &pod.owner));

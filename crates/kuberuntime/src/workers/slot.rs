@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_shorter_grace_goes_before_an_earlier_one() {
+    fn only_a_shorter_grace_period_replaces_an_earlier_one() {
         let slot = slot();
         let orders = slot.orders();
         let mut asked = Vec::new();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_grows_older_by_a_clock_that_nobody_sets() {
+    fn the_age_of_a_pod_follows_the_monotonic_clock() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let begin = Instant::now();
         assert_eq!(PodAge::new(at(100), at(130), begin).now(begin + Duration::from_secs(5)), at(135));

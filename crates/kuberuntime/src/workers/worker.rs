@@ -305,7 +305,7 @@ impl Worker {
         }
         self.has_started = true;
         // What was found running was not started here.
-        if self.work == WorkerOperation::Sync && view.status.start_time >= self.first_told() {
+        if self.work == WorkerOperation::Sync && view.status.start_time >= self.added_at() {
             let apart = self.pulled + initialised_for(&view.status);
             self.observer.shared.options.metrics.pod_started(slot.told_at.elapsed(), apart);
         }
@@ -313,7 +313,7 @@ impl Worker {
 
     /// Returns the time of day at which the pod was added, less one second, because times of a status are in whole
     /// seconds.
-    fn first_told(&self) -> jiff::Timestamp {
+    fn added_at(&self) -> jiff::Timestamp {
         let told = self.observer.slot.told_at.elapsed() + Duration::from_secs(1);
         let ago = jiff::SignedDuration::try_from(told).unwrap_or(jiff::SignedDuration::MAX);
         self.observer.shared.wall_clock().saturating_sub(ago).unwrap_or(jiff::Timestamp::MIN)

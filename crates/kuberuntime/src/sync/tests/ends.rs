@@ -42,7 +42,7 @@ async fn stopped(bench: &Bench, names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sidecars_go_when_the_others_are_gone_and_the_time_is_shared() {
+async fn sidecars_stop_after_the_others_and_share_the_grace_period() {
     let bench = sidecars();
     bench.settle().await;
     bench.runtime.behave("b", stubborn());
@@ -62,7 +62,7 @@ async fn sidecars_go_when_the_others_are_gone_and_the_time_is_shared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_knows_a_pod_and_it_ends_as_it_was_written() {
+async fn an_unknown_pod_ends_by_its_recorded_settings() {
     let bench = sidecars();
     bench.settle().await;
     bench.runtime.behave("a", stubborn());
@@ -108,7 +108,7 @@ async fn a_hook_before_the_stop_has_its_time_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_fails_is_told_and_the_rest_ends() {
+async fn failures_to_stop_are_reported_and_the_rest_ends() {
     let bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "x:1"}]}));
     bench.settle().await;
     let error = Error::new(Kind::Internal, "the shim is stuck");
@@ -127,7 +127,7 @@ async fn what_fails_is_told_and_the_rest_ends() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_goes_on_and_is_done_again() {
+async fn a_removal_continues_after_errors_and_is_retried() {
     let bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "x:1"}]}));
     bench.settle().await;
     bench.end(None).await.expect("ended");
@@ -157,7 +157,7 @@ async fn a_removal_goes_on_and_is_done_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_of_which_nobody_knows_whether_it_runs_is_ended_first() {
+async fn a_container_in_unknown_state_is_stopped_first() {
     let bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}]}));
     bench.settle().await;
     let observed = bench.observe().await;
@@ -181,7 +181,7 @@ async fn a_container_of_which_nobody_knows_whether_it_runs_is_ended_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_probe_that_fails_ends_its_container_and_it_comes_back() {
+async fn a_failed_liveness_probe_restarts_its_container() {
     let mut bench = Bench::new(&json!({"containers": [
         {"name": "a", "image": "x:1", "livenessProbe": {"exec": {"command": ["live"]}, "terminationGracePeriodSeconds": 3}},
         {"name": "b", "image": "x:1"},

@@ -42,7 +42,7 @@ const FAULTS: [Fault; 4] = [
 ];
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_comes_up_whatever_call_fails() {
+async fn a_pod_starts_whichever_call_fails() {
     use ContainerState::{Exited, Running};
     for kind in CALLS {
         for (name, fault) in FAULTS {
@@ -120,7 +120,7 @@ async fn without_a_network_there_is_no_sandbox_and_images_come_all_the_same() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_that_cannot_be_made_is_told() {
+async fn a_failed_sandbox_creation_is_reported() {
     let bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}]}));
     bench.runtime.faults().fail_times(CallKind::RunPodSandbox, 1, Error::new(Kind::Unknown, "no more addresses"));
     let report = bench.sync().await;
@@ -139,7 +139,7 @@ async fn a_sandbox_that_cannot_be_made_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sandbox_that_died_is_told_and_replaced() {
+async fn a_dead_sandbox_is_reported_and_replaced() {
     let bench = Bench::new(&spec());
     bench.ends("first", 0);
     bench.settle().await;

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::bench::Bench;
 
 #[tokio::test(start_paused = true)]
-async fn what_goes_between_list_and_status_is_left_out() {
+async fn a_container_removed_between_list_and_status_is_left_out() {
     let bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "x:1"}]}));
     bench.settle().await;
     let (a, all) = (bench.id_of("a").await, bench.observe().await);
@@ -49,7 +49,7 @@ async fn what_a_container_said_last_is_shown() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_comes_up_is_counted() {
+async fn a_started_pod_is_counted() {
     let bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "x:2"}]}));
     bench.images.faults().delay(CallKind::PullImage, std::time::Duration::from_secs(7));
     // Both images come at once.

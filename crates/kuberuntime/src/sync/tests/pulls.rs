@@ -63,7 +63,7 @@ async fn an_image_that_fails_is_counted_once_for_a_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_came_ahead_and_went_again_is_asked_for_anew() {
+async fn a_prefetched_image_that_was_removed_is_requested_again() {
     let bench = Bench::new(&json!({
         "initContainers": [{"name": "i", "image": "x:1"}], "containers": [{"name": "a", "image": "x:2"}],
     }));

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::bench::Bench;
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_comes_up_in_the_kubelets_steps() {
+async fn a_pod_starts_in_the_kubelets_steps() {
     let bench = Bench::new(&json!({
         "initContainers": [{"name": "first", "image": "x:1"}],
         "containers": [{"name": "a", "image": "x:1"}],
@@ -34,7 +34,7 @@ async fn a_pod_comes_up_in_the_kubelets_steps() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_does_not_come_is_told_in_the_kubelets_words() {
+async fn a_failed_pull_is_reported_in_the_kubelets_words() {
     let bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}, {"name": "b", "image": "gone:1"}]}));
     let report = bench.sync().await;
     assert_eq!(report.errors, ["start container b: ErrImagePull: pull docker.io/library/gone:1: not found"]);
@@ -63,7 +63,7 @@ async fn an_image_that_does_not_come_is_told_in_the_kubelets_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_killed_process_left_created_is_made_anew_under_its_number() {
+async fn a_container_left_created_by_a_killed_process_is_recreated_with_its_attempt() {
     let mut bench = Bench::new(&json!({"containers": [{"name": "a", "image": "x:1"}]}));
     let error = Error::new(Kind::Unavailable, "the connection is gone");
     bench.runtime.faults().lose_answers(CallKind::CreateContainer, 1, error);
@@ -147,7 +147,7 @@ async fn each_step_of_a_start_fails_in_its_own_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_hangs_holds_nobody_who_ends_the_pod() {
+async fn a_hanging_hook_does_not_delay_the_end_of_the_pod() {
     let bench = Bench::new(&json!({"containers": [
         {"name": "a", "image": "x:1", "lifecycle": {"postStart": {"exec": {"command": ["hello"]}}}},
         {"name": "b", "image": "x:1"},

@@ -25,7 +25,7 @@ fn failed(pod: &Pod, reason: &str) -> Arc<PodStatus> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_ends_in_its_time_and_waits_until_nobody_has_it() {
+async fn a_deleted_pod_ends_in_its_grace_period_and_stays_until_its_object_is_removed() {
     let world = World::new();
     world.is_stubborn("web");
     let at_work = world.start();
@@ -46,7 +46,7 @@ async fn a_deleted_pod_ends_in_its_time_and_waits_until_nobody_has_it() {
     pass(120).await;
     assert!(world.running("web").await.is_none(), "it is not started again");
     world.want([]);
-    at_work.until_gone(&web).await;
+    at_work.until_removed(&web).await;
     world.assert_empty().await;
     at_work.stop().await;
 }
@@ -70,7 +70,7 @@ async fn a_deleted_pod_is_not_started_by_the_next_agent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_while_it_was_over_is_told() {
+async fn deletion_of_a_terminated_pod_is_reported() {
     let world = World::new();
     world.ends("job", 0);
     let at_work = world.start();

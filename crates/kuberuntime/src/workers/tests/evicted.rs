@@ -54,7 +54,7 @@ async fn an_evicted_pod_has_failed_and_is_not_started_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn under_pressure_one_pod_goes_at_a_time_and_local_ones_stay() {
+async fn under_pressure_one_pod_is_evicted_at_a_time_and_local_ones_stay() {
     let world = World::new();
     let at_work = world.start();
     let spec =

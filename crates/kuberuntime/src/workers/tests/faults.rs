@@ -13,7 +13,7 @@ use crate::workers::{PodView, WorkerState};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn gone() -> Error {
+fn unavailable() -> Error {
     Error::new(Kind::Unavailable, "connect: no such file or directory")
 }
 
@@ -28,13 +28,13 @@ async fn a_call_that_hangs_holds_up_its_own_pod_alone() {
     world.want([&stuck, &free]);
     assert!(at_work.until_ready(&free).await < 2 * SECOND);
     world.want([&stuck]);
-    assert!(at_work.until_gone(&free).await < 2 * SECOND);
+    assert!(at_work.until_removed(&free).await < 2 * SECOND);
     assert_eq!((at_work.agent.pods().len(), at_work.agent.healthy()), (1, Ok(())));
     // A deletion does not wait for it for ever, and finds what it made after all.
     world.want([]);
     pass(119).await;
     assert_eq!(at_work.view(&stuck).expect("listed").state, WorkerState::Syncing);
-    assert!(at_work.until_gone(&stuck).await < 3 * SECOND);
+    assert!(at_work.until_removed(&stuck).await < 3 * SECOND);
     gate.open();
     pass(5).await;
     world.assert_empty().await;
@@ -72,7 +72,7 @@ async fn a_list_that_hangs_stops_no_worker() {
 #[tokio::test(start_paused = true)]
 async fn a_runtime_that_is_not_there_yet_is_waited_for() {
     let world = World::new();
-    world.runtime.faults().be_absent(gone());
+    world.runtime.faults().be_absent(unavailable());
     let at_work = world.start();
     let web = simple("web", "x:1");
     world.want([&web]);
@@ -90,7 +90,7 @@ async fn a_runtime_that_is_not_there_yet_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_goes_and_comes_back_finds_everything_as_it_was() {
+async fn an_outage_of_the_runtime_changes_nothing() {
     let world = World::new();
     let at_work = world.start();
     let pods: Vec<_> = (0..30).map(|n| simple(&format!("p{n:02}"), "x:1")).collect();
@@ -99,7 +99,7 @@ async fn a_runtime_that_goes_and_comes_back_finds_everything_as_it_was() {
         views.iter().filter(|view| view.status.is("Ready") && view.error.is_none()).count() == 30
     };
     at_work.until("ready", ready).await;
-    world.runtime.faults().be_absent(gone());
+    world.runtime.faults().be_absent(unavailable());
     world.runtime.forget_calls();
     at_work.until("all are told", |views| views.iter().all(|view| view.error.is_some())).await;
     pass(1800).await;
@@ -115,7 +115,7 @@ async fn a_runtime_that_goes_and_comes_back_finds_everything_as_it_was() {
     assert!(calls < 30 * 2 * 1800 / 10 + 2 * 1800, "{calls}");
     world.runtime.forget_calls();
     world.runtime.faults().return_to_duty();
-    assert!(at_work.until_gone(&pods[0]).await < 2 * SECOND);
+    assert!(at_work.until_removed(&pods[0]).await < 2 * SECOND);
     let back = at_work.until("well again", |views| views.iter().all(|view| view.error.is_none())).await;
     assert!(back < 2 * SECOND, "{back:?}");
     let touched: Vec<_> = world
@@ -130,7 +130,7 @@ async fn a_runtime_that_goes_and_comes_back_finds_everything_as_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_tried_again_and_told_once() {
+async fn errors_are_retried_and_reported_once() {
     let world = World::new();
     let at_work = world.start();
     let web = simple("web", "x:1");
@@ -174,7 +174,7 @@ async fn an_end_that_fails_is_tried_until_it_is_one() {
     at_work.until_pod("told", &web, |view| view.error.as_ref().is_some_and(|e| e.contains("device is busy"))).await;
     let states = at_work.agent.states();
     assert!(states.content_removable(uid(&web)), "it has ended, and is being removed");
-    at_work.until_gone(&web).await;
+    at_work.until_removed(&web).await;
     world.assert_empty().await;
     at_work.stop().await;
 }
@@ -208,7 +208,7 @@ async fn a_sandbox_that_a_removal_left_is_found_and_removed() {
     at_work.until_ready(&web).await;
     let sandboxes = world.runtime.list_pod_sandboxes(None).await.expect("listed");
     world.want([]);
-    at_work.until_gone(&web).await;
+    at_work.until_removed(&web).await;
     // As if it had answered and done nothing.
     world.runtime.put_sandbox(sandboxes[0].clone());
     pass(6).await;
@@ -222,10 +222,10 @@ type Trouble = fn(&World, CallKind);
 #[tokio::test(start_paused = true)]
 async fn each_call_may_fail_lose_its_answer_or_take_long() {
     let trouble: [(&str, Trouble); 4] = [
-        ("fails", |world, kind| world.runtime.faults().fail_times(kind, 2, gone())),
-        ("loses its answer", |world, kind| world.runtime.faults().lose_answers(kind, 1, gone())),
+        ("fails", |world, kind| world.runtime.faults().fail_times(kind, 2, unavailable())),
+        ("loses its answer", |world, kind| world.runtime.faults().lose_answers(kind, 1, unavailable())),
         ("takes long", |world, kind| world.runtime.faults().delay(kind, 7 * SECOND)),
-        ("meets a restart", |world, _| world.runtime.faults().be_absent(gone())),
+        ("meets a restart", |world, _| world.runtime.faults().be_absent(unavailable())),
     ];
     for (what, make) in trouble {
         for kind in super::chaos::CALLS {
@@ -250,7 +250,7 @@ async fn each_call_may_fail_lose_its_answer_or_take_long() {
             world.want([]);
             pass(4).await;
             calm();
-            let took = at_work.until_gone(&web).await;
+            let took = at_work.until_removed(&web).await;
             assert!(took < 61 * SECOND, "{kind:?} {what}: {took:?}");
             world.assert_empty().await;
             at_work.stop().await;
@@ -259,7 +259,7 @@ async fn each_call_may_fail_lose_its_answer_or_take_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_clock_that_is_set_makes_nobody_wait_for_long_and_restarts_nothing() {
+async fn a_clock_step_delays_no_restart_for_long_and_restarts_nothing() {
     let world = World::new();
     let at_work = world.start();
     world.ends("web", 1);

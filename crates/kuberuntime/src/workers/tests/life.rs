@@ -17,7 +17,7 @@ use crate::workers::{PodView, WorkerState};
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_comes_with_its_manifest_and_goes_with_it() {
+async fn a_pod_starts_and_ends_with_its_manifest() {
     let world = World::new();
     let at_work = world.start();
     let web = simple("web", "x:1");
@@ -29,7 +29,7 @@ async fn a_pod_comes_with_its_manifest_and_goes_with_it() {
     assert_eq!(world.directories(), [uid(&web)]);
 
     world.want([]);
-    assert!(at_work.until_gone(&web).await < SECOND);
+    assert!(at_work.until_removed(&web).await < SECOND);
     world.assert_empty().await;
     // It may come again, though it is the same.
     world.want([&web]);
@@ -84,12 +84,12 @@ async fn those_who_wait_for_a_name_come_in_their_order() {
     world.want([&two, &one]);
     at_work.until_state(&one, WorkerState::Queued).await;
     world.want([&two]);
-    assert!(at_work.until_gone(&one).await < SECOND);
+    assert!(at_work.until_removed(&one).await < SECOND);
     at_work.stop().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_pod_of_the_same_uid_goes_before_what_was_being_done() {
+async fn a_new_definition_of_a_uid_interrupts_the_running_sync() {
     let world = World::new();
     let gate = world.images.faults().hold(CallKind::PullImage);
     let at_work = world.start();
@@ -124,7 +124,7 @@ async fn a_deletion_waits_for_no_image() {
     let view = at_work.view(&web).expect("listed");
     assert_eq!(view.status.phase, Phase::Pending);
     world.want([]);
-    assert!(at_work.until_gone(&web).await < SECOND);
+    assert!(at_work.until_removed(&web).await < SECOND);
     world.assert_empty().await;
     // No pull continues without a pod.
     gate.until_waiting(0).await;
@@ -189,7 +189,7 @@ async fn a_crash_loop_has_the_kubelets_times() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_comes_back_and_is_told_on_the_way() {
+async fn an_ended_container_restarts_and_is_reported_meanwhile() {
     let world = World::new();
     let at_work = world.start();
     let web = simple("web", "x:1");
@@ -207,7 +207,7 @@ async fn what_ends_comes_back_and_is_told_on_the_way() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_end_and_stay_listed_until_nobody_wants_them() {
+async fn jobs_end_and_stay_listed_until_they_are_removed() {
     let world = World::new();
     let at_work = world.start();
     let job = |name: &str, policy: &str| {
@@ -285,7 +285,7 @@ async fn two_hundred_pods_come_and_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn idle_pods_cost_two_lists_a_second_and_a_look_a_minute() {
+async fn idle_pods_cost_two_lists_a_second_and_an_observation_a_minute() {
     let world = World::new();
     let at_work = world.start();
     let pods: Vec<_> = (0..30).map(|n| simple(&format!("p{n:02}"), "x:1")).collect();
@@ -341,7 +341,7 @@ async fn what_is_done_is_counted_under_the_kubelets_names() {
     at_work.until_ready(&web).await;
     at_work.until_ready(&other).await;
     world.want([&web]);
-    at_work.until_gone(&other).await;
+    at_work.until_removed(&other).await;
     pass(5).await;
     let mut registry = prometheus_client::registry::Registry::default();
     at_work.agent.metrics().register(&mut registry);

@@ -119,7 +119,7 @@ async fn a_pod_of_an_api_server_fails_for_good() {
     world.want([&local, &remote]);
     until_rejected(&at_work, &remote).await;
     world.want([&remote]);
-    at_work.until_gone(&local).await;
+    at_work.until_removed(&local).await;
     pass(120).await;
     until_rejected(&at_work, &remote).await;
     assert!(world.containers("b").await.is_empty());

@@ -46,7 +46,7 @@ async fn pods_of_the_agent_before_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_is_known_once_sources_and_runtime_have_told() {
+async fn a_list_is_known_once_sources_and_runtime_have_reported() {
     let world = World::new();
     let (web, later) = (simple("web", "x:1"), simple("later", "x:1"));
     world.want([&web]);
@@ -79,7 +79,7 @@ async fn a_list_is_known_once_sources_and_runtime_have_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_goes_on_through_agents() {
+async fn a_deadline_continues_across_agents() {
     let world = World::new();
     let spec = json!({"activeDeadlineSeconds": 60, "containers": [{"name": "web", "image": "x:1"}]});
     let web = pod("web", &spec);
@@ -101,7 +101,7 @@ async fn a_deadline_goes_on_through_agents() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_wants_ends_once_that_is_known() {
+async fn unwanted_pods_end_once_that_is_known() {
     let world = World::new();
     world.is_stubborn("web");
     let web = pod("web", &json!({"terminationGracePeriodSeconds": 9, "containers": [{"name": "web", "image": "x:1"}]}));
@@ -151,7 +151,7 @@ async fn what_its_own_manifest_replaced_waits_for_no_other_source() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_was_replaced_while_nobody_answered_goes_first() {
+async fn a_pod_replaced_during_an_outage_ends_first() {
     let world = World::new();
     world.is_stubborn("web");
     let [one, two] = ["x:1", "x:2"].map(|image| simple("web", image));
@@ -204,7 +204,7 @@ async fn a_pod_whose_manifest_cannot_be_read_stays() {
     assert_eq!(world.changes(), []);
     // Or it is not there any more.
     world.want([]);
-    second.until_gone(&web).await;
+    second.until_removed(&web).await;
     world.assert_empty().await;
     second.stop().await;
 }
@@ -231,7 +231,7 @@ async fn pods_of_others_are_left_alone() {
     // Where other programs have pods, an unknown pod may be theirs.
     assert!(!states.content_removable("unheard of"));
     world.want([]);
-    at_work.until_gone(&web).await;
+    at_work.until_removed(&web).await;
     assert_eq!(world.uids().await, ["theirs"]);
     assert_eq!(at_work.agent.pods().len(), 0);
     world.runtime.take_sandbox("theirs");
@@ -241,7 +241,7 @@ async fn pods_of_others_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn directories_of_nobody_are_taken_away() {
+async fn orphaned_pod_directories_are_removed() {
     let world = World::new();
     let web = simple("web", "x:1");
     std::fs::create_dir_all(world.root.path().join("pods/6d6f-left/volumes/kubernetes.io~empty-dir/a")).expect("made");

@@ -271,9 +271,9 @@ impl AtWork {
         self.until_pod(state.as_str(), pod, |view| view.state == state).await
     }
 
-    pub(super) async fn until_gone(&self, pod: &Pod) -> Duration {
-        let gone = |views: &[Arc<PodView>]| !views.iter().any(|view| view.pod.metadata.uid == pod.metadata.uid);
-        self.until("gone", gone).await
+    pub(super) async fn until_removed(&self, pod: &Pod) -> Duration {
+        let removed = |views: &[Arc<PodView>]| !views.iter().any(|view| view.pod.metadata.uid == pod.metadata.uid);
+        self.until("removed", removed).await
     }
 }
 
