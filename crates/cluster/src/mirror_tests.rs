@@ -50,7 +50,7 @@ fn a_mirror_belongs_to_the_node_and_has_the_hash() {
 }
 
 #[test]
-fn what_a_mirror_must_not_name_is_left_out_and_told() {
+fn fields_a_mirror_must_not_have_are_left_out_and_listed() {
     let mut pod = local("web", "h1");
     pod["spec"] = json!({
         "serviceAccountName": "a", "imagePullSecrets": [{"name": "s"}],

@@ -67,7 +67,7 @@ async fn objects_come_change_and_go_on_every_server() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_ends_goes_on_where_it_was() {
+async fn a_watch_that_ends_resumes_from_its_version() {
     for streams in [true, false] {
         let mut scene = Scene::new(FakeServer::new(streams));
         scene.server.put(&format!("{PODS}/a"), pod("edge"));

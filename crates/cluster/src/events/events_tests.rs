@@ -124,7 +124,7 @@ async fn events_wait_for_the_server_and_refused_ones_are_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_expired_is_posted_anew() {
+async fn an_expired_event_is_posted_again() {
     let (api, recorder) = (FakeServer::new(true), recorder());
     api.serve_group("events.k8s.io/v1");
     let story = async {

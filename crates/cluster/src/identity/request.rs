@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_comes_back_and_signs_what_it_says() {
+    fn a_saved_key_is_read_back_and_signs_requests() {
         let key = ClientKey::generate().expect("a key");
         let again = ClientKey::read(key.pem().clone()).expect("the same key");
         assert_eq!(again.fingerprint(), key.fingerprint());

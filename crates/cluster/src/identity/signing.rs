@@ -34,7 +34,7 @@ pub enum SigningError {
     Denied { name: String, why: String },
     #[error("the request {name} could not be signed: {why}")]
     Failed { name: String, why: String },
-    #[error("nobody approved the request {name} within {} minutes", PATIENCE.as_secs() / 60)]
+    #[error("the request {name} was not approved within {} minutes", PATIENCE.as_secs() / 60)]
     Late { name: String },
     #[error("the key: {0}")]
     Key(String),

@@ -70,7 +70,7 @@ fn status(entered: Result<Identity, Refusal>) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_nobody_gets_401_and_who_may_not_403() {
+async fn unauthenticated_clients_get_401_and_unauthorized_ones_403() {
     let (gate, _) = gate(false);
     let none = HeaderMap::new();
     for (certified, headers, needed, want) in [
@@ -117,7 +117,7 @@ async fn answers_are_kept_as_long_as_the_kubelet_keeps_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_enters_while_the_api_server_is_away() {
+async fn no_client_is_admitted_while_the_api_server_is_away() {
     let (gate, authority) = gate(true);
     let none = HeaderMap::new();
     assert_eq!(status(enter(&gate, None, &token("Bearer good"), &STATS).await), 401);

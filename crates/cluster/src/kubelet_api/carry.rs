@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_runtime_that_takes_nothing_more_is_heard_to_the_end() {
+    async fn a_runtime_that_reads_nothing_more_is_read_to_the_end() {
         let (mut client, ours) = duplex(64);
         let (mut runtime, theirs) = duplex(64);
         let carried = TaskTracker::new().spawn(carry(ours, join(theirs, Closed)));
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_runtime_that_breaks_off_is_heard_to_the_end() {
+    async fn a_runtime_that_breaks_off_is_read_to_the_end() {
         let (mut client, ours) = duplex(3);
         let carried = TaskTracker::new().spawn(carry(ours, join(breaks_off_after(b"more than fits at once"), Closed)));
         assert_eq!(rest(&mut client).await, "more than fits at once");

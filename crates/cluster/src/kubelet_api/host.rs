@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_somebody_else_reach_nothing() {
+    fn foreign_host_names_are_refused() {
         let cases = [
             ("127.0.0.1:10260", true),
             ("127.0.0.1", true),

@@ -56,7 +56,7 @@ async fn ask(stream: &mut TcpStream, host: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_name_of_somebody_else_is_not_answered_on_loopback() {
+async fn a_foreign_host_name_is_refused_on_loopback() {
     let rig = Rig::start("127.0.0.1:0").await;
     let mut stream = rig.connect(1).await;
     for host in ["127.0.0.1", "localhost:1", "[::1]"] {

@@ -89,7 +89,7 @@ pub(super) fn set(conditions: &mut Vec<NodeCondition>, pressures: Pressures, pro
         let (status, (reason, message)) = match pressure {
             Some(true) => ("True", words.present),
             Some(false) => ("False", words.absent),
-            None => ("Unknown", ("NodeStatusUnknown", "nobody measured it yet")),
+            None => ("Unknown", ("NodeStatusUnknown", "not measured yet")),
         };
         put(conditions, words.kind, status, reason, message, now);
     }

@@ -163,7 +163,7 @@ async fn a_node_that_exists_is_found_whatever_the_server_answers_first() {
 
 // upstream: nodestatus/TestMachineInfo/node reboot event is recorded
 #[tokio::test(start_paused = true)]
-async fn a_reboot_is_told_once() {
+async fn a_reboot_is_reported_once() {
     for (before, want) in [("first", 1), ("second", 0), ("", 0)] {
         let (api, scene) = (FakeServer::new(true), Arc::new(Scene::default()));
         let status = json!({"nodeInfo": {

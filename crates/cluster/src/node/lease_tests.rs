@@ -78,7 +78,7 @@ async fn failures_are_tried_again_and_conflicts_read_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_was_deleted_is_made_anew() {
+async fn a_deleted_lease_is_created_again() {
     let (api, own, options) = (FakeServer::new(true), own(), options("a", 1000));
     let client = api.client();
     let mut keeper = LeaseKeeper::new(&client, &options, &own);

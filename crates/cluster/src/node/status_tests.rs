@@ -164,7 +164,7 @@ fn a_node_that_cannot_run_pods_says_why() {
 // upstream: nodestatus/TestVersionInfo/error getting runtime version results in Unknown runtime
 // upstream: nodestatus/TestVersionInfo/DisableNodeKubeProxyVersion FeatureGate enable, KubeProxyVersion will be cleared if it is set.
 #[test]
-fn what_nobody_ever_knew_is_zero_or_unknown() {
+fn values_never_known_are_zero_or_unknown() {
     let blind = Observed { runtime: RuntimeReport { version: None, status: None }, ..seen(ready()) };
     let mut old = NodeStatus::default();
     old.node_info.get_or_insert_default().kube_proxy_version = "v1".into();
@@ -183,7 +183,7 @@ fn what_nobody_ever_knew_is_zero_or_unknown() {
 }
 
 #[test]
-fn what_nobody_knows_now_stays_as_it_was() {
+fn values_unknown_now_keep_their_last_state() {
     let none = Pressures::default();
     let first = node_status(&NodeStatus::default(), &identity(), &machine(), &seen(ready()), none, at(60));
     let runtime = RuntimeReport { version: None, ..seen(ready()).runtime };

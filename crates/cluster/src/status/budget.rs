@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_comes_at_once_and_the_rest_in_time() {
+    async fn a_burst_passes_at_once_and_the_rest_is_paced() {
         let begin = Instant::now();
         let mut budget = WriteBudget::new(begin);
         for _ in 0..BURST {

@@ -111,7 +111,7 @@ async fn a_change_is_written_once_and_nothing_else_is() {
 
 // upstream: status/TestReconcilePodStatus/
 #[tokio::test(start_paused = true)]
-async fn what_somebody_else_changed_is_set_right() {
+async fn foreign_changes_of_a_status_are_corrected() {
     let scene = Scene::new("u").await;
     scene.see("u", running()).await;
     let mut object = scene.server.get(POD).expect("there");
@@ -165,7 +165,7 @@ async fn another_pod_of_the_name_is_not_touched() {
 // upstream: status/TestDeletePodFinished/
 // upstream: status/TestSyncPodNoDeadlock/
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_goes_when_all_of_it_has_ended() {
+async fn a_deleted_pod_is_removed_after_all_containers_ended() {
     let scene = Scene::new("u").await;
     scene.see("u", running()).await;
     let mut object = scene.server.get(POD).expect("there");

@@ -103,7 +103,7 @@ fn phases_and_conditions_as_in_the_kubelet() {
 }
 
 #[test]
-fn a_status_never_goes_backwards() {
+fn a_status_never_moves_backwards() {
     let container = |state: Value| json!({"phase": "Running", "containerStatuses": [{"name": "c", "state": state}]});
     let waiting = || json!({"waiting": {"reason": "ContainerCreating"}});
     let done = |code: i32| json!({"terminated": {"exitCode": code}});
@@ -277,7 +277,7 @@ fn containers_of_a_pod_that_has_ended_as_in_the_kubelet() {
 }
 
 #[test]
-fn a_disruption_is_told_with_the_end_of_its_pod() {
+fn a_disruption_is_reported_with_the_end_of_its_pod() {
     let target = |reason: &str| json!({"type": "DisruptionTarget", "status": "True", "reason": reason});
     let of = |phase: &str, disruption: Option<Value>| {
         let conditions: Vec<Value> = [ready("False")].into_iter().chain(disruption).collect();
