@@ -302,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kubelets_word_comes_first() {
+    fn the_kubelets_reason_is_first() {
         let refused = Error::new(Kind::FailedPrecondition, "no key").with_reason(Reason::SignatureInvalid);
         assert_eq!(refused.message(), "SignatureValidationFailed: no key");
         let refused = refused.with_reason(Reason::SignatureInvalid).context("pull r/x:1");

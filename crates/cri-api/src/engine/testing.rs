@@ -29,7 +29,7 @@ pub struct Bench {
 /// Where a rule does not hold.
 pub async fn run_all(bench: &Bench) {
     bench.usage_splits_unique_and_shared().await;
-    bench.layers_tell_what_usage_tells().await;
+    bench.layer_sizes_match_image_usage().await;
     bench.many_are_removed_at_once_each_with_its_result().await;
     bench.inspection_shows_the_config().await;
     bench.pins_are_shown().await;
@@ -37,7 +37,7 @@ pub async fn run_all(bench: &Bench) {
     bench.layers_are_converted_and_stay_usable().await;
     bench.nothing_is_left_of_pulls_that_ended().await;
     bench.leases_are_of_what_is_here().await;
-    bench.an_export_comes_back_as_the_same_image().await;
+    bench.an_export_imports_as_the_same_image().await;
     bench.what_is_absent_is_not_found().await;
 }
 
@@ -70,7 +70,7 @@ impl Bench {
         self.remove_all().await;
     }
 
-    async fn layers_tell_what_usage_tells(&self) {
+    async fn layer_sizes_match_image_usage(&self) {
         let (first, second) = (self.pull(0).await, self.pull(1).await);
         let layers = self.engine.image_layers().await.expect("layers");
         let (one, other) = (&layers.images[&first.image], &layers.images[&second.image]);
@@ -119,17 +119,17 @@ impl Bench {
 
     async fn a_whole_store_is_found_sound(&self) {
         self.pull(0).await;
-        let told = Arc::new(AtomicUsize::new(0));
+        let reports = Arc::new(AtomicUsize::new(0));
         let sink = {
-            let told = Arc::clone(&told);
+            let reports = Arc::clone(&reports);
             CheckSink::new(move |CheckProgress { .. }| {
-                told.fetch_add(1, Ordering::Relaxed);
+                reports.fetch_add(1, Ordering::Relaxed);
             })
         };
         let request = CheckRequest { deep: true, ..CheckRequest::default() };
         let report = self.engine.check_images(&request, &sink).await.expect("a report");
         assert_eq!((report.images_checked, report.layers_checked, report.problems), (1, 2, Vec::new()));
-        assert!(told.load(Ordering::Relaxed) > 0, "progress is told");
+        assert!(reports.load(Ordering::Relaxed) > 0, "progress is reported");
         self.remove_all().await;
     }
 
@@ -165,17 +165,17 @@ impl Bench {
         assert_eq!(error.kind(), Kind::NotFound);
     }
 
-    async fn an_export_comes_back_as_the_same_image(&self) {
+    async fn an_export_imports_as_the_same_image(&self) {
         let first = self.pull(0).await;
         for (format, name) in [(Format::OciLayout, "layout"), (Format::DockerArchive, "archive.tar")] {
             let path = self.scratch.join(name);
             self.engine.export_images(&self.names[..1], &path, format.into()).await.expect("an export");
             self.remove_all().await;
-            let told = Arc::new(AtomicUsize::new(0));
+            let reports = Arc::new(AtomicUsize::new(0));
             let progress = {
-                let told = Arc::clone(&told);
+                let reports = Arc::clone(&reports);
                 ProgressSink::new(move |_| {
-                    told.fetch_add(1, Ordering::Relaxed);
+                    reports.fetch_add(1, Ordering::Relaxed);
                 })
             };
             let options = ImportOptions { progress, ..ImportOptions::default() };
@@ -183,7 +183,7 @@ impl Bench {
             let ids: Vec<&str> = imported.iter().map(|image| image.id.as_str()).collect();
             assert_eq!(ids, [first.image.as_str()]);
             assert_eq!(imported[0].names, self.names[..1]);
-            assert!(told.load(Ordering::Relaxed) > 0, "progress is told");
+            assert!(reports.load(Ordering::Relaxed) > 0, "progress is reported");
         }
         self.remove_all().await;
     }

@@ -32,7 +32,7 @@ async fn all_cases_run_one_after_another_on_one_service() {
 #[tokio::test(start_paused = true)]
 async fn a_wrong_implementation_fails_the_cases_about_it() {
     let table: &[(Sabotage, &[&str])] = &[
-        (Sabotage::RemembersRemoved, &["removed_image_is_gone_at_once", "pull_by_tag_records_tag_and_digest"]),
+        (Sabotage::RemembersRemoved, &["removed_image_is_absent_at_once", "pull_by_tag_records_tag_and_digest"]),
         (Sabotage::RemovesOneName, &["removal_by_one_tag_removes_every_name"]),
         (Sabotage::RemovalOfAbsentFails, &["removal_of_an_absent_image_is_no_error"]),
         (Sabotage::FilterIgnored, &["filter_lists_the_image_it_resolves_to"]),
@@ -47,7 +47,7 @@ async fn a_wrong_implementation_fails_the_cases_about_it() {
             Sabotage::MissingIsInternal,
             &["pull_of_a_missing_tag_is_not_found", "pull_of_a_missing_repository_is_not_found"],
         ),
-        (Sabotage::UserIsForgotten, &["user_is_told_as_uid_or_name"]),
+        (Sabotage::UserIsForgotten, &["user_is_reported_as_uid_or_name"]),
         (Sabotage::NoShortIds, &["short_ids_resolve_from_three_digits"]),
         (Sabotage::FirstOfAmbiguous, &["ambiguous_short_id_is_refused"]),
         (Sabotage::UsageIsConstant, &["fs_usage_grows_and_shrinks"]),

@@ -18,13 +18,16 @@ async fn the_fake_runtime_conforms() {
 #[tokio::test(start_paused = true)]
 async fn a_wrong_runtime_fails_the_cases_about_it() {
     let table: &[(Wrong, &[&str])] = &[
-        (Wrong::StoppedSandboxesStayReady, &["a_sandbox_lives_and_goes", "containers_end_with_their_sandbox"]),
+        (
+            Wrong::StoppedSandboxesStayReady,
+            &["a_sandbox_passes_through_its_states", "containers_end_with_their_sandbox"],
+        ),
         (Wrong::AbsentIsAnErrorToStop, &["ending_a_sandbox_is_idempotent", "ending_a_container_is_idempotent"]),
         (Wrong::AbsentIsAnErrorToRemove, &["ending_a_sandbox_is_idempotent", "ending_a_container_is_idempotent"]),
-        (Wrong::ExitCodesAreLost, &["exit_codes_are_told", "a_stop_asks_first"]),
+        (Wrong::ExitCodesAreLost, &["exit_codes_are_reported", "a_stop_asks_first"]),
         (Wrong::FiltersAreIgnored, &["filters_select_sandboxes", "filters_select_containers"]),
         (Wrong::ContainersStartAgain, &["a_container_starts_once"]),
-        (Wrong::LabelsAreLost, &["a_sandbox_lives_and_goes", "filters_select_sandboxes"]),
+        (Wrong::LabelsAreLost, &["a_sandbox_passes_through_its_states", "filters_select_sandboxes"]),
         (Wrong::StopsDoNotWait, &["a_stop_kills_in_the_end", "a_stop_asks_first"]),
         (Wrong::StopsNeverKill, &["a_stop_kills_in_the_end", "a_stop_without_time_kills_at_once"]),
         (Wrong::CommandsNeedNoContainer, &["a_command_needs_a_running_container"]),

@@ -128,7 +128,7 @@ pub(super) async fn short_spelling_finds_the_image(bench: &Bench<'_>) -> Outcome
 }
 
 /// critest "image status get image fields should not have Uid|Username empty".
-pub(super) async fn user_is_told_as_uid_or_name(bench: &Bench<'_>) -> Outcome {
+pub(super) async fn user_is_reported_as_uid_or_name(bench: &Bench<'_>) -> Outcome {
     let cases = [
         (&fixtures::USER_UID, Some(1002), ""),
         (&fixtures::USER_NAME, None, "www-data"),

@@ -13,7 +13,7 @@ const NO_SUCH_ID: &str = "sha256:00000000000000000000000000000000000000000000000
 
 /// critest "not listed and no status immediately after removal".
 // upstream: kuberuntime/TestRemoveImage
-pub(super) async fn removed_image_is_gone_at_once(bench: &Bench<'_>) -> Outcome {
+pub(super) async fn removed_image_is_absent_at_once(bench: &Bench<'_>) -> Outcome {
     let image = bench.pulled(&fixtures::TAGGED).await?;
     bench.remove(&image.id).await?;
     check_eq!(bench.listed(&image.id).await?, None, "entry of the list");

@@ -15,8 +15,8 @@ pub(super) async fn fs_info_works_always(bench: &Bench<'_>) -> Outcome {
         let filesystem = bench.filesystem().await?;
         check!(filesystem.timestamp > 0, "the timestamp is {}", filesystem.timestamp);
         check!(filesystem.mountpoint.starts_with('/'), "the mount point is {:?}", filesystem.mountpoint);
-        check!(filesystem.used_bytes.is_some(), "used bytes are not told");
-        check!(filesystem.inodes_used.is_some(), "used inodes are not told");
+        check!(filesystem.used_bytes.is_some(), "used bytes are not reported");
+        check!(filesystem.inodes_used.is_some(), "used inodes are not reported");
     }
     Ok(())
 }
@@ -48,7 +48,7 @@ pub(super) async fn fs_info_time_does_not_go_back(bench: &Bench<'_>) -> Outcome 
 
 async fn used(bench: &Bench<'_>) -> Checked<u64> {
     let used = bench.filesystem().await?.used_bytes;
-    used.ok_or_else(|| Stop::Failed("used bytes are not told".into()))
+    used.ok_or_else(|| Stop::Failed("used bytes are not reported".into()))
 }
 
 /// Bytes in use now. A peer that samples may still count what was removed before, or may have looked in the middle of a

@@ -11,7 +11,7 @@ use crate::{ContainerFilter, ContainerState, EnvVar, ImageSpec, Kind, LinuxConta
 /// Long enough for a container that ends on request.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-pub(super) async fn a_container_lives_and_goes(bench: &RuntimeBench<'_>) -> Outcome {
+pub(super) async fn a_container_passes_through_its_states(bench: &RuntimeBench<'_>) -> Outcome {
     let pod = bench.pod("one").await?;
     let id = bench.created(&pod, "main", Program::Sleeps).await?;
     let status = bench.status(&id).await?;
@@ -42,7 +42,7 @@ pub(super) async fn a_container_lives_and_goes(bench: &RuntimeBench<'_>) -> Outc
     Ok(())
 }
 
-pub(super) async fn exit_codes_are_told(bench: &RuntimeBench<'_>) -> Outcome {
+pub(super) async fn exit_codes_are_reported(bench: &RuntimeBench<'_>) -> Outcome {
     let pod = bench.pod("one").await?;
     for (name, code, reason) in [("good", 0, "Completed"), ("bad", 7, "Error"), ("worst", 255, "Error")] {
         let id = bench.started(&pod, name, Program::Ends(code)).await?;
@@ -53,7 +53,7 @@ pub(super) async fn exit_codes_are_told(bench: &RuntimeBench<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn what_a_container_was_made_with_comes_back(bench: &RuntimeBench<'_>) -> Outcome {
+pub(super) async fn a_containers_configuration_is_returned(bench: &RuntimeBench<'_>) -> Outcome {
     let pod = bench.pod("one").await?;
     let mut config = bench.container_config("main", Program::Sleeps);
     config.metadata.attempt = 3;
@@ -275,10 +275,10 @@ pub(super) async fn a_log_is_written(bench: &RuntimeBench<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn a_log_can_be_opened_anew(bench: &RuntimeBench<'_>) -> Outcome {
+pub(super) async fn a_log_can_be_reopened(bench: &RuntimeBench<'_>) -> Outcome {
     let pod = bench.pod("one").await?;
     let id = bench.started(&pod, "main", Program::Sleeps).await?;
-    bench.service().reopen_container_log(&id).await.map_err(|e| failed("open the log anew", &e))?;
+    bench.service().reopen_container_log(&id).await.map_err(|e| failed("reopen the log", &e))?;
     bench.service().stop_container(&id, Duration::ZERO).await.map_err(|e| failed("stop", &e))?;
     bench.ended(&id).await?;
     let ended = bench.service().reopen_container_log(&id).await;

@@ -13,8 +13,8 @@ pub(super) async fn a_command_tells_output_and_code(bench: &RuntimeBench<'_>) ->
     let command = bench.harness().command(Command::Speaks);
     for time in [Duration::ZERO, Duration::from_secs(30)] {
         let output = bench.service().exec_sync(&id, &command, time).await.map_err(|e| failed("exec", &e))?;
-        let told = (output.stdout.as_slice(), output.stderr.as_slice(), output.exit_code);
-        check_eq!(told, (b"out\n".as_slice(), b"err\n".as_slice(), 3), "what it told");
+        let result = (output.stdout.as_slice(), output.stderr.as_slice(), output.exit_code);
+        check_eq!(result, (b"out\n".as_slice(), b"err\n".as_slice(), 3), "output and exit code");
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use super::bench::{RuntimeBench, failed};
 use super::{Program, RuntimeDeviation};
 use crate::{Kind, PodSandboxFilter, PodSandboxMetadata};
 
-pub(super) async fn a_sandbox_lives_and_goes(bench: &RuntimeBench<'_>) -> Outcome {
+pub(super) async fn a_sandbox_passes_through_its_states(bench: &RuntimeBench<'_>) -> Outcome {
     let pod = bench.pod("one").await?;
     let service = bench.service();
     let status = service.pod_sandbox_status(&pod.id, false).await.map_err(|e| failed("status", &e))?;

@@ -44,7 +44,7 @@ pub(super) async fn pods_have_stats(bench: &RuntimeBench<'_>) -> Outcome {
     Ok(())
 }
 
-pub(super) async fn events_are_told(bench: &RuntimeBench<'_>) -> Outcome {
+pub(super) async fn events_are_reported(bench: &RuntimeBench<'_>) -> Outcome {
     let mut events = bench.service().container_events();
     // The first poll opens the call; a runtime that does not implement it returns an error at once.
     let first = tokio::time::timeout(Duration::from_millis(500), poll_fn(|cx| events.as_mut().poll_next(cx))).await;
