@@ -64,11 +64,11 @@ pub enum CollectionError {
     #[error("the image file system cannot be measured")]
     NotMeasured,
     /// Containers are to be collected, and there is no runtime that could list them.
-    #[error("nobody runs containers here: --runtime-endpoint says where they are")]
+    #[error("no container runtime is configured: --runtime-endpoint names its socket")]
     NoRuntime,
     /// Nothing is removed while it is not known which images are in use.
     #[error(
-        "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint says who runs them"
+        "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint names the runtime"
     )]
     Blind(String),
     /// The agent on the socket collects the images of a runtime, and those of the embedded store were meant.

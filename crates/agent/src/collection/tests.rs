@@ -67,10 +67,10 @@ async fn asked(owner: &dyn Collects, fake: &FakeImageService, ids: (&str, &str))
 
     let failure = owner.plan(&CollectRequest::default()).await.expect_err("nothing to measure");
     assert!(chain(&failure).contains("measure the image file system /fake/images"), "{failure:?}");
-    let failure = owner.containers(true).await.expect_err("nobody runs any");
-    assert!(chain(&failure).starts_with("nobody runs containers here"), "{failure:?}");
+    let failure = owner.containers(true).await.expect_err("there is no runtime");
+    assert!(chain(&failure).starts_with("no container runtime is configured"), "{failure:?}");
     fake.faults().fail_times(CallKind::ListImages, 1, cri_api::Error::new(cri_api::Kind::Unavailable, "gone"));
-    let failure = owner.plan(&everything()).await.expect_err("nobody is there");
+    let failure = owner.plan(&everything()).await.expect_err("the service is away");
     assert_eq!((failure.kind(), chain(&failure)), (Kind::Unavailable, "list images: gone".to_owned()));
 
     let done = owner.collect(&everything()).await.expect("collected");
@@ -126,7 +126,7 @@ async fn this_process_and_an_agent_answer_the_same() {
         assert_eq!(ask("POST", target).await, (Kind::Unimplemented, why));
     }
     running.stop().await;
-    assert!(RemoteCollection::of_endpoint(&places.socket, "unix:///run/x.sock").await.is_none(), "nobody is there");
+    assert!(RemoteCollection::of_endpoint(&places.socket, "unix:///run/x.sock").await.is_none(), "no agent listens");
 }
 
 #[tokio::test]

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whoever_waits_is_told() {
+    async fn waiters_are_notified() {
         let book = book(8);
         happens(&book, "a");
         book.after(0).await;

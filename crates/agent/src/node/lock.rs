@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_one_is_told_who_was_first() {
+    async fn a_second_lock_names_the_first_process() {
         let (_directory, root) = root();
         let first = PodsLock::take(&root).await.expect("taken");
         let error = PodsLock::take(&root).await.expect_err("held").to_string();

@@ -80,7 +80,7 @@ fn memory(text: &str) -> Option<u64> {
 /// The content of the node's resolver file. `chosen`: a person named it, so it counts as it is.
 pub fn resolver(path: &Path, chosen: bool) -> DnsConfig {
     let text = fs::read_to_string(path).unwrap_or_else(|error| {
-        tracing::warn!(path = %path.display(), %error, "no name servers for pods that ask whom the node asks");
+        tracing::warn!(path = %path.display(), %error, "no name servers for pods that use those of the node");
         String::new()
     });
     let said = resolv_conf(&text);

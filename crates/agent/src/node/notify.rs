@@ -56,7 +56,7 @@ impl Notify {
             socket.send_to_addr(words.as_bytes(), address)
         });
         if let Err(error) = sent {
-            tracing::debug!(%error, "systemd was not told");
+            tracing::debug!(%error, "systemd was not notified");
         }
     }
 }
