@@ -94,7 +94,7 @@ impl ContainerdDeposit {
         Ok(())
     }
 
-    async fn look_at(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
+    async fn snapshot_layers(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>> {
         let (name, chain, key) = (&self.snapshotter.name, chain_id.to_string(), self.own_key());
         let mounts = self.lease.view(name, &key, &chain).await?;
         self.lease.remove_snapshot(name, &key).await?;
@@ -159,7 +159,7 @@ impl Deposit for ContainerdDeposit {
     }
 
     async fn lower_layers(&self, chain_id: &Digest) -> cri_api::Result<Vec<LowerLayer>> {
-        Ok(self.look_at(chain_id).await?)
+        Ok(self.snapshot_layers(chain_id).await?)
     }
 
     async fn independent_layers(&self) -> cri_api::Result<BTreeMap<Digest, Digest>> {

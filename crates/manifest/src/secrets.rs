@@ -48,14 +48,14 @@ impl SecretStore {
         self.resolve_names(&pod.namespace, &pod.service_account, &pod.pull_secrets, |_| None)
     }
 
-    /// Like [`SecretStore::resolve`], for a pod in this namespace that names this account and these secrets. A secret that the
-    /// function `beside` returns is preferred to one in the store.
+    /// Like [`SecretStore::resolve`], for a pod in this namespace that names this account and these secrets. A secret that
+    /// `find_elsewhere` returns is preferred to one in the store.
     pub fn resolve_names(
         &self,
         namespace: &str,
         service_account: &str,
         pull_secrets: &[String],
-        beside: impl Fn(&str) -> Option<PullSecret>,
+        find_elsewhere: impl Fn(&str) -> Option<PullSecret>,
     ) -> Resolved {
         let account = self.accounts.get(&(namespace.to_owned(), service_account.to_owned()));
         let names = match account {
@@ -69,8 +69,8 @@ impl SecretStore {
             ..Resolved::default()
         };
         for name in names {
-            let here = || self.secrets.get(&(namespace.to_owned(), name.clone())).cloned();
-            match beside(name).or_else(here) {
+            let in_store = || self.secrets.get(&(namespace.to_owned(), name.clone())).cloned();
+            match find_elsewhere(name).or_else(in_store) {
                 Some(secret) => resolved.secrets.push(secret),
                 None => resolved.missing.push(name.clone()),
             }

@@ -39,7 +39,7 @@ fn what_is_synced_is_in_the_record_before_its_flush() {
 
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
-fn it_fails_where_and_when_it_is_told() {
+fn faults_occur_where_and_when_requested() {
     let disk = Disk::new(Kind::Ext4NoJournal, 64 << 20).expect("a disk");
     let mounted = disk.mount().expect("mounts");
     let path = mounted.path().join("file");

@@ -65,7 +65,7 @@ fn listen(word: u64) {
     // The signal may come to another thread, a moment later.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while say(word).is_none() {
-        assert!(std::time::Instant::now() < until, "nobody traces this process");
+        assert!(std::time::Instant::now() < until, "no tracer is attached to this process");
         std::thread::yield_now();
     }
 }
