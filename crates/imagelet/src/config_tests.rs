@@ -387,7 +387,7 @@ fn the_head_is_checked() {
 }
 
 #[test]
-fn every_error_is_told_at_once() {
+fn every_error_is_reported_at_once() {
     let text = format!("{HEAD}durability: fast\npullMemry: 3\nregistryBurst: -1\n");
     let given = vec![(setting("containerLogMaxFiles"), Origin::Flag("container-log-max-files"), "x".to_owned())];
     let error = load(&text, given).expect_err("refused");

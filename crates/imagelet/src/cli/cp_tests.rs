@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn image_and_path_are_told_apart() {
+fn image_and_path_are_split() {
     let cases: &[(&str, Option<(&str, &str)>)] = &[
         ("busybox:/bin/sh", Some(("busybox", "/bin/sh"))),
         ("busybox:1:/bin/sh", Some(("busybox:1", "/bin/sh"))),

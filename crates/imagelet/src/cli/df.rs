@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_runtime_does_not_tell_is_a_dash() {
+    fn values_the_runtime_does_not_report_are_dashes() {
         let usage = usage(vec![row(image(1, 30), None)], None, Vec::new());
         assert_eq!(usage.total.unique_bytes, None);
         let text = usage.table(false, false).render();

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_goes_and_what_stays() {
+    fn each_row_shows_its_decision() {
         let left = |kind: &str, decision: &str, why: &str| Leftover {
             kind: kind.to_owned(),
             id: "0123456789abcdef".to_owned(),

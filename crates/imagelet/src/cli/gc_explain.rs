@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_that_holds_in_any_case_is_told() {
+    fn the_reason_that_always_holds_is_shown() {
         let names = ["r.example/a:1", "r.example/b:1", "r.example/c:1"];
         let [a, b, c] = names;
         let round = CollectPlan {

@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_are_told() {
+    fn messages_name_hidden_images() {
         let id = oci::Digest::sha256(b"i").to_string();
         let named = HiddenImage { id: id.clone(), names: vec!["r.example/app:1".to_owned()], why: "so".to_owned() };
         assert_eq!(complaint(&named), "r.example/app:1 is left out: so");

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_say_whom_they_are_for() {
+    fn requests_name_their_pod_and_container() {
         let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop, uid: u1, annotations: {k: v}}\nspec:\n  \
                     containers: [{name: main, image: 'a:1', imagePullPolicy: Never}]\n  \
                     volumes: [{name: data, image: {reference: 'b:2'}}]\n  \

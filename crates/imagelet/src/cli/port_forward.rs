@@ -116,7 +116,7 @@ async fn accept(
                 carried = forward.carry(client, port) => carried,
             };
             if let Err(failure) = carried {
-                match forward.is_gone().await {
+                match forward.has_ended().await {
                     true => {
                         let _ = gone.try_send(Failure::failed(format!("pod {} runs no longer", forward.title)));
                     }
@@ -141,7 +141,7 @@ impl Forward {
     }
 
     /// Returns true if the sandbox no longer exists. If the runtime does not answer, it is assumed to exist.
-    async fn is_gone(&self) -> bool {
+    async fn has_ended(&self) -> bool {
         match self.runtime.pod_sandbox_status(&self.sandbox, false).await {
             Ok(status) => !status.ready,
             Err(error) => error.kind() == cri_api::Kind::NotFound,

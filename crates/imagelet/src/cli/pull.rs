@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_credential_goes_to_one_registry_and_is_not_shown() {
+    fn a_credential_is_sent_to_one_registry_and_never_shown() {
         let creds = |text: &str| Creds(Secret::new(text));
         let names = ["a.example/x:1".to_owned(), "a.example/y:2".to_owned()];
         let auth = credential(&creds("user:p:w"), &names).expect("taken");

@@ -53,7 +53,7 @@ async fn a_reset_ends_the_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_comes_at_once_with_what_is_known() {
+async fn cancellation_returns_the_last_error_at_once() {
     let (service, manager, request, ended) = scene();
     service.faults().fail(CallKind::PullImage, down());
     let asked = one(&manager, ("pod/p", "c".to_owned()), &request, &ended);

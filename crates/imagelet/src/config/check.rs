@@ -55,7 +55,7 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
     if config.admin_socket.is_none() {
         let opened = [("adminGroup", config.admin_group.is_some()), ("adminOthersRead", config.admin_others_read)];
         for (name, _) in opened.into_iter().filter(|(_, is_set)| *is_set) {
-            let why = "nobody else may enter the root, where the socket is otherwise";
+            let why = "only the owner may enter the root, where the socket is otherwise";
             found(name, format!("{name} is set and adminSocket is not: {why}; /run/imagelet/admin.sock is usual"));
         }
     }

@@ -223,7 +223,7 @@ pub(super) trait Words: Copy + PartialEq + 'static {
     const WORDS: &'static [(&'static str, Self)];
 }
 
-/// One of a few words.
+/// Setting whose value is a word of a fixed list.
 pub(super) struct Choice<T>(PhantomData<T>);
 
 impl<T: Words> Form for Choice<T> {

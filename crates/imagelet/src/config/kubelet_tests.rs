@@ -58,7 +58,7 @@ fn what_is_taken_exists_on_both_sides() {
 }
 
 #[test]
-fn a_real_file_is_taken_and_the_rest_is_told_in_one_line() {
+fn a_real_file_is_read_and_ignored_fields_are_named_in_one_line() {
     let config = load(
         "authentication: {anonymous: {enabled: false}, webhook: {cacheTTL: 0s, enabled: true}, x509: {clientCAFile: /a}}\n\
          cgroupDriver: systemd\nclusterDNS: [10.96.0.10]\ncontainerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n\

@@ -159,7 +159,7 @@ pub(crate) struct Config {
     #[serde(rename = "adminGroup")]
     #[schemars(
         description = "Group, by name or number, whose members may change things over the admin socket, which becomes theirs; needs \
-                       adminSocket, because nobody else may enter the root [default: none]",
+                       adminSocket, as only the owner may enter the root [default: none]",
         extend("imagelet" = flag(Node, "admin-group").value("GROUP").allowed("the name or the number of a group"))
     )]
     pub(crate) admin_group: Option<String>,

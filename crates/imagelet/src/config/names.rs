@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_that_nobody_reads_are_named() {
+    fn unread_variables_are_named() {
         let of = |names: &[&str]| {
             let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
             UnknownVariables::among(&names, || {

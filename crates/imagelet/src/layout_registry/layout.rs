@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn containerds_name_goes_first() {
+    fn containerds_name_is_preferred() {
         let mut descriptor = Descriptor::new("", Digest::sha256(b"x"), 1);
         descriptor.annotations.insert(CONTAINERD_NAME.into(), "quay.io/a/b:2".into());
         descriptor.annotations.insert(REF_NAME.into(), "2".into());

@@ -42,7 +42,7 @@ fn a_length_is_no_reason_to_give_memory() {
 }
 
 #[test]
-fn a_long_frame_comes_in_pieces() {
+fn a_long_frame_is_read_in_pieces() {
     let content: Vec<u8> = (0..200_000_u32).map(|n| n.to_le_bytes()[0]).collect();
     let said = [heads(200_000)[0].clone(), content.clone(), data(7, b"next", false).to_vec()].concat();
     let mut peer = Meter { said: &said, closes: true, greatest: 0 };

@@ -82,7 +82,7 @@ async fn a_command_has_its_streams_and_its_end() {
 }
 
 #[tokio::test]
-async fn a_runtime_that_goes_away_is_no_success() {
+async fn a_disconnected_runtime_is_an_error() {
     let mut frames = taken();
     frames.push(data(5, "half"));
     let (ended, out, ..) = against(b"", frames).await;

@@ -303,7 +303,7 @@ mod tests {
     // upstream: podmanager/TestGetSetPods/Get static pod
     // upstream: podmanager/TestGetStaticPodToMirrorPodMap/
     #[test]
-    fn a_local_pod_is_told_of_its_mirror_and_what_was_not_looked_at_of_none() {
+    fn a_local_pod_is_reported_by_its_mirror_and_an_unobserved_one_not_at_all() {
         let mirror = json!({"metadata": {"name": "local", "namespace": "shop", "uid": "m",
                                          "annotations": {"kubernetes.io/config.mirror": "hash"}}});
         let own = json!({"metadata": {"name": "own", "namespace": "shop", "uid": "u"},

@@ -4,7 +4,7 @@
 
 use std::fs;
 
-use crate::support::gc::{decision, going, gone};
+use crate::support::gc::{decision, going, removed_names};
 use crate::support::scene::Scene;
 use crate::support::{Containerd, Imagelet};
 
@@ -50,8 +50,8 @@ fn a_restart_does_not_make_old_images_young_nor_young_ones_old() {
         (going(&plan).as_slice(), decision(&plan, "clock/young:1")),
         (&["clock/old:1".to_owned()][..], "too-young")
     );
-    assert_eq!(gone(&later(HOUR + MINUTE).collect(&["--all-unused"])), ["clock/old:1"]);
-    assert_eq!(gone(&later(HOUR + 5 * MINUTE).collect(&["--all-unused"])), ["clock/young:1"]);
+    assert_eq!(removed_names(&later(HOUR + MINUTE).collect(&["--all-unused"])), ["clock/old:1"]);
+    assert_eq!(removed_names(&later(HOUR + 5 * MINUTE).collect(&["--all-unused"])), ["clock/young:1"]);
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn first_detection_finds_old_images_old() {
     let (name, _) = s.push_file("clock/first:1", "a", "first");
     imagelet.ok(&["pull", &name]);
     let _ = fs::remove_dir_all(s.scratch.join("disk/store/image_gc"));
-    assert_eq!(gone(&imagelet.clone().later(10 * MINUTE).collect(&["--older-than", "5m"])), ["clock/first:1"]);
+    assert_eq!(removed_names(&imagelet.clone().later(10 * MINUTE).collect(&["--older-than", "5m"])), ["clock/first:1"]);
 }
 
 /// The clock of a node that has no battery, and those behind which 32 bits, unsigned ones and 64 bits of nanoseconds end.
@@ -116,14 +116,14 @@ fn images_go_at_their_maximum_age_and_not_before() {
     let (fresh, _) = s.push_file("clock/fresh:1", "a", "fresh");
     imagelet.ok(&["pull", &old, &kept]);
     imagelet.ok(&["pin", &kept]);
-    assert_eq!(gone(&later(6).collect(&[])), Vec::<String>::new());
+    assert_eq!(removed_names(&later(6).collect(&[])), Vec::<String>::new());
     // Never used, and pulled a moment ago: its age is not that of the process that plans.
     later(8).ok(&["pull", &fresh]);
     let plan = later(8).plan(&[]);
     assert_eq!((going(&plan).as_slice(), decision(&plan, "clock/kept:1")), (&["clock/old:1".to_owned()][..], "pinned"));
-    assert_eq!(gone(&later(8).collect(&[])), ["clock/old:1"]);
-    assert_eq!(gone(&later(14).collect(&[])), Vec::<String>::new());
-    assert_eq!(gone(&later(16).collect(&[])), ["clock/fresh:1"]);
+    assert_eq!(removed_names(&later(8).collect(&[])), ["clock/old:1"]);
+    assert_eq!(removed_names(&later(14).collect(&[])), Vec::<String>::new());
+    assert_eq!(removed_names(&later(16).collect(&[])), ["clock/fresh:1"]);
     assert_eq!(decision(&later(9999).plan(&[]), "clock/kept:1"), "pinned");
 }
 
@@ -144,7 +144,7 @@ fn prepulled_images_are_removed_last_while_protected() {
     }
     assert_eq!(kept(&later(55 * MINUTE).clock_set_by(400 * DAY)), "protected", "no clock ends it");
     let done = later(55 * MINUTE).collect(&["--all-unused"]);
-    assert_eq!(gone(&done), ["clock/ahead:1"]);
+    assert_eq!(removed_names(&done), ["clock/ahead:1"]);
     assert!(done["removed"][0]["protectedUntil"].is_string(), "{done:#}");
 }
 

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::containerd::Setup;
 use crate::support::disk::{Foreign, LoopFs, Space};
-use crate::support::gc::{decision, going, gone, number, row};
+use crate::support::gc::{decision, going, number, removed_names, row};
 use crate::support::images;
 use crate::support::pods::{Pods, idle_image};
 use crate::support::scene::Scene;
@@ -91,11 +91,11 @@ fn measured(disk: LoopFs) {
     assert!(seen >= wanted && freed.abs_diff(seen) < 4 << 20, "wanted {wanted}, freed {freed}, the disk shows {seen}");
     // Each frees forty MiB and a little: not one more than that takes.
     let least = usize::try_from(wanted.div_ceil(42 << 20)).expect("a few");
-    assert!((least..=least + 1).contains(&gone(&done).len()), "{wanted} bytes: {done:#}");
-    assert_eq!(gone(&h.imagelet.collect(&[])), Vec::<String>::new(), "between the marks nothing goes");
+    assert!((least..=least + 1).contains(&removed_names(&done).len()), "{wanted} bytes: {done:#}");
+    assert_eq!(removed_names(&h.imagelet.collect(&[])), Vec::<String>::new(), "between the marks nothing goes");
 
     let left = h.imagelet.collect(&["--all-unused"]);
-    assert_eq!(gone(&left).len() + gone(&done).len(), 6);
+    assert_eq!(removed_names(&left).len() + removed_names(&done).len(), 6);
     let plan = h.imagelet.plan(&["--all-unused"]);
     assert_eq!((decision(&plan, USED), decision(&plan, PAUSE)), ("in-use", "in-use"));
     h.pods.remove(&pod);
@@ -106,7 +106,7 @@ fn measured(disk: LoopFs) {
         decision(&plan, USED).to_owned()
     };
     assert_eq!((older(6), older(8)), ("used-within".to_owned(), "remove".to_owned()));
-    assert_eq!(gone(&h.imagelet.collect(&["--all-unused"])), [USED]);
+    assert_eq!(removed_names(&h.imagelet.collect(&["--all-unused"])), [USED]);
     assert_eq!(h.imagelet.images().len(), 1, "the image of the sandboxes stays");
 }
 
@@ -129,7 +129,7 @@ fn a_containerd_without_a_byte_is_freed() {
     let pod = h.pods.run("web", &h.s.registry.name(USED));
     Foreign::leaving(&h.disk, 0);
     let done = h.imagelet.collect(&["--all-unused"]);
-    assert_eq!(gone(&done).len(), 2);
+    assert_eq!(removed_names(&done).len(), 2);
     assert!(h.space().free > 50 << 20, "{:?}", h.space());
     assert_eq!(h.imagelet.images().len(), 2);
     h.pods.remove(&pod);

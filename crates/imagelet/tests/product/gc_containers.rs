@@ -19,10 +19,10 @@ use serde_json::Value;
 
 use crate::support::stage::{Does, Stage};
 
-/// The pods that a source has reported; all others have been removed.
-struct Told(BTreeSet<String>);
+/// Pods that a source has reported. All other pods count as removed.
+struct ReportedPods(BTreeSet<String>);
 
-impl PodStates for Told {
+impl PodStates for ReportedPods {
     fn sources_ready(&self) -> bool {
         true
     }
@@ -114,7 +114,7 @@ async fn what_pods_leave_behind_is_collected_and_what_runs_is_not() {
     let started = |status: cri_api::ContainerStatus| (status.state, status.started_at);
     let seen = started(service.container_status(&runs, false).await.expect("a status"));
 
-    let gc = collector(&stage, Arc::new(Told(["uid-of-alive".to_owned()].into())));
+    let gc = collector(&stage, Arc::new(ReportedPods(["uid-of-alive".to_owned()].into())));
     let plan = gc.plan().await.expect("a plan");
     let going = |rows: &[GcRow]| ids(&rows.iter().filter(|row| row.verdict.removes()).cloned().collect::<Vec<_>>());
     let mut want: BTreeSet<String> = of_gone.clone();

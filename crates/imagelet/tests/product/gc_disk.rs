@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde_json::Value;
 
 use crate::support::disk::{Foreign, LoopFs, Space};
-use crate::support::gc::{decision, going, gone, number, row};
+use crate::support::gc::{decision, going, number, removed_names, row};
 use crate::support::images::{self, Layer};
 use crate::support::scene::Scene;
 use crate::support::tree;
@@ -76,7 +76,7 @@ impl Estate {
         let before = self.space();
         let done = self.imagelet.collect(args);
         let after = self.space();
-        assert_eq!(going(&plan), gone(&done), "what a dry run says happens");
+        assert_eq!(going(&plan), removed_names(&done), "what a dry run says happens");
         let (promised, told) = (number(&plan, "freesBytes"), number(&done, "freedBytes"));
         assert_eq!(promised, told, "{plan:#}\n{done:#}");
         let seen = after.free - before.free;
@@ -118,7 +118,7 @@ fn between_the_marks(disk: LoopFs) {
     assert!(told.abs_diff(space.free) < 256 << 10, "it says that {told} are free, the disk {}", space.free);
 
     let left = e.imagelet.images().len();
-    assert_eq!(gone(&e.imagelet.collect(&[])), Vec::<String>::new(), "between the marks nothing goes");
+    assert_eq!(removed_names(&e.imagelet.collect(&[])), Vec::<String>::new(), "between the marks nothing goes");
     assert_eq!(e.imagelet.images().len(), left);
     for image in e.imagelet.images() {
         let name = image["repoTags"][0].as_str().and_then(|n| n.split_once('/')).expect("a name").1.to_owned();

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::FORMAT;
 use crate::support::disk::{Foreign, LoopFs, free};
-use crate::support::gc::{decision, going, gone, number, row};
+use crate::support::gc::{decision, going, number, removed_names, row};
 use crate::support::manifests::{Manifests, Pod};
 use crate::support::process::eventually;
 use crate::support::random::noise_of;
@@ -174,7 +174,7 @@ fn a_pull_that_nothing_makes_room_for_says_how_much_was_needed() {
     f.imagelet.ok(&["unpin", &f.names[1]]);
     f.imagelet.ok(&["ensure", "-f", &f.pod(&name)]);
     let done = f.imagelet.collect(&["--all-unused"]);
-    assert_eq!(gone(&done), ["full/third:1"]);
+    assert_eq!(removed_names(&done), ["full/third:1"]);
     assert!(number(&done, "freedBytes") > 8 << 20);
 }
 
@@ -212,8 +212,8 @@ fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
     assert_eq!((going(&plan).len(), decision(&plan, "full/third:1")), (1, "protected"), "{plan:#}");
     assert!(row(&plan, "full/third:1")["protectedUntil"].is_string(), "{plan:#}");
     let done = later.collect(&["--until-free", "20MiB", "--min-age", "0s"]);
-    assert_eq!(gone(&done).len(), 2, "{done:#}");
-    assert!(!gone(&done).contains(&"full/third:1".to_owned()), "it is the last to go: {done:#}");
+    assert_eq!(removed_names(&done).len(), 2, "{done:#}");
+    assert!(!removed_names(&done).contains(&"full/third:1".to_owned()), "it is the last to go: {done:#}");
 
     // Nothing else is left. What is said is done, and why.
     let table = later.ok(&["gc", "-n", "--until-free", "30MiB", "--min-age", "0s"]);
@@ -229,7 +229,7 @@ fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
     let line = later.fails(1, &["gc", "--until-free", "30MiB"]);
     assert!(line.contains("1 image (") && line.contains("too young (--min-age 0s takes what is)"), "{line}");
     let done = later.collect(&["--until-free", "30MiB", "--min-age", "0s"]);
-    assert_eq!(gone(&done), ["full/third:1"], "{done:#}");
+    assert_eq!(removed_names(&done), ["full/third:1"], "{done:#}");
     assert!(done["removed"][0]["protectedUntil"].is_string(), "{done:#}");
     assert!(free(&disk).0 >= 30 << 20);
 }

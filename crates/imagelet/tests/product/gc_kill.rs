@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::Packing;
-use crate::support::gc::{decision, gone};
+use crate::support::gc::{decision, removed_names};
 use crate::support::images::{self, Layer};
 use crate::support::process::wait;
 use crate::support::random::Random;
@@ -132,7 +132,11 @@ fn thirty_kills_leave_a_store_that_is_sound() {
         if round % 6 == 0 {
             assert_eq!(tree::differences(&good, &shown()), Vec::<String>::new(), "{context}: what was kept");
             let rest = s.imagelet.collect(&["--all-unused"]);
-            assert_eq!((gone(&rest).len(), s.imagelet.ids()), (after.len() - 1, vec![keeper.clone()]), "{context}");
+            assert_eq!(
+                (removed_names(&rest).len(), s.imagelet.ids()),
+                (after.len() - 1, vec![keeper.clone()]),
+                "{context}"
+            );
         }
     }
     println!("seed {SEED:#x}: none went {none_went} times, some {some_went} times, all {all_went} times");

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::support::containerd::Setup;
 use crate::support::disk::LoopFs;
-use crate::support::gc::{decision, going, gone, row};
+use crate::support::gc::{decision, going, removed_names, row};
 use crate::support::process::Daemon;
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
@@ -68,8 +68,8 @@ impl Ground {
         let plan = self.imagelet.plan(args);
         assert_eq!(self.imagelet.ids(), before, "a dry run removes nothing");
         let done = self.imagelet.collect(args);
-        assert_eq!(going(&plan), gone(&done), "{args:?}");
-        assert_eq!(self.imagelet.ids().len(), before.len() - gone(&done).len());
+        assert_eq!(going(&plan), removed_names(&done), "{args:?}");
+        assert_eq!(self.imagelet.ids().len(), before.len() - removed_names(&done).len());
         (plan, done)
     }
 
@@ -115,7 +115,7 @@ impl Ground {
         // Next to nothing is needed: one image, and not more.
         let available = plan["disk"]["before"]["availableBytes"].as_u64().expect("a number");
         let (_, done) = self.as_said(&["--until-free", &(available + (64 << 10)).to_string()]);
-        assert!(gone(&done).len() <= 1, "{done:#}");
+        assert!(removed_names(&done).len() <= 1, "{done:#}");
 
         self.as_said(&["--all-unused"]);
         let left = self.imagelet.plan(&["--all-unused"]);

@@ -120,7 +120,7 @@ fn tells_no_secret(text: &str) {
 
 /// Returns true if the process whose id a program wrote has ended.
 #[track_caller]
-fn is_gone(pid: &str) -> bool {
+fn has_ended(pid: &str) -> bool {
     let pid = pid.trim();
     assert!(!pid.is_empty(), "the program has noted its process id");
     // A zombie is dead as well; its new parent will reap it.
@@ -188,7 +188,7 @@ fn a_provider_that_hangs_is_ended_with_the_command() {
     signal(ensure.id(), rustix::process::Signal::TERM);
     let status = crate::support::cli::end_of(&mut ensure);
     assert_eq!(status.code(), Some(143), "{status}");
-    eventually("the provider ends with the command", || is_gone(&w.note("sleeper")));
+    eventually("the provider ends with the command", || has_ended(&w.note("sleeper")));
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
     assert!(done.stderr.contains("timed out after 60s"), "its own time ends it:\n{}", done.stderr);
     assert_eq!(done.code, Some(77), "{}", done.stderr);
     assert!(done.stderr.contains("ErrImagePull") && done.stderr.contains("sleeper"), "{}", done.stderr);
-    assert!(is_gone(&w.note("sleeper")), "the provider is ended when its time is up");
+    assert!(has_ended(&w.note("sleeper")), "the provider is ended when its time is up");
     // With a good one, it is not needed.
     let both = [w.provider("sleeper"), w.good_provider("carpenter")];
     let imagelet = w.with_providers(&both).hurried(60);
@@ -286,7 +286,7 @@ fn hanging_or_broken_helpers_are_reported_and_block_no_pull() {
         tells_no_secret(&done.stderr);
         tells_no_secret(&done.stdout);
         if hangs {
-            assert!(is_gone(&w.note("stuck")), "the helper is ended when its time is up");
+            assert!(has_ended(&w.note("stuck")), "the helper is ended when its time is up");
         }
     }
     // A good provider in addition to them.

@@ -28,7 +28,7 @@ impl Stage {
     fn new() -> Self {
         let s = Scene::new();
         let view = s.scratch.join("store/podman");
-        let podman = Podman::beside(&s.scratch, &view);
+        let podman = Podman::with_additional_store(&s.scratch, &view);
         assert_eq!(
             s.imagelet.ok(&["podman-store", "--graph-root", &podman.graph_root()]),
             format!("{}\n", view.display())
@@ -267,7 +267,7 @@ fn the_shape_of_layers_follows_podman() {
         "{name} is left out: its layers are EROFS files, and podman takes directories: `imagelet convert --to dir` makes them"
     );
     assert!(made.stderr.contains(&left_out) && made.stderr.contains("podman is shown 0 of 1 image"), "{}", made.stderr);
-    let podman = Podman::beside(&s.scratch, &view);
+    let podman = Podman::with_additional_store(&s.scratch, &view);
     assert_eq!(podman.images(), Vec::<String>::new());
     s.imagelet.ok(&["convert", "--to", "dir", "--all"]);
     assert_eq!(podman.images().len(), 1);
@@ -365,7 +365,7 @@ fn damaged_view_is_rebuilt() {
     let elsewhere = t.s.scratch.join("elsewhere");
     fs::rename(t.s.scratch.join("store"), &elsewhere).expect("move");
     assert_eq!(Imagelet::on(&elsewhere).ids(), std::slice::from_ref(&one.id));
-    let podman = Podman::beside(&t.s.scratch, &elsewhere.join("podman"));
+    let podman = Podman::with_additional_store(&t.s.scratch, &elsewhere.join("podman"));
     assert_eq!(podman.ok(&run(&name, &["cat", "/etc/word"])), "one\n", "moved");
 }
 

@@ -26,7 +26,7 @@ fn deviations(version: (u32, u32)) -> &'static [RuntimeDeviation] {
 /// Cases of calls that a version does not have.
 fn not_there((major, minor): (u32, u32)) -> &'static [&'static str] {
     match (major, minor) {
-        (0..=1, 0..=6) => &["runtime_config_tells_the_cgroup_driver", "events_are_told"],
+        (0..=1, 0..=6) => &["runtime_config_tells_the_cgroup_driver", "events_are_reported"],
         (0..=1, _) => &["runtime_config_tells_the_cgroup_driver"],
         _ => &[],
     }

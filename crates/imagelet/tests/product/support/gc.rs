@@ -36,8 +36,8 @@ pub(crate) fn going(plan: &Value) -> Vec<String> {
 }
 
 /// First names of the images that a collection removed, in order, without the registry.
-pub(crate) fn gone(done: &Value) -> Vec<String> {
-    done["removed"].as_array().expect("a list of what went").iter().map(title).collect()
+pub(crate) fn removed_names(done: &Value) -> Vec<String> {
+    done["removed"].as_array().expect("a list of removed images").iter().map(title).collect()
 }
 
 /// The row of an image in a plan, by its name without the registry.

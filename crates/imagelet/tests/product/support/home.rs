@@ -8,7 +8,7 @@ use super::Imagelet;
 
 const NOBODY: u32 = 65534;
 
-/// A directory of the user `nobody`, which that user can reach, as the target directory need not be.
+/// Directory of an unprivileged user, which that user can reach; the target directory may not be.
 pub(crate) struct Home(tempfile::TempDir);
 
 impl Home {

@@ -20,7 +20,7 @@ pub(crate) struct Podman {
 impl Podman {
     /// Podman with `view` as its additional store.
     #[track_caller]
-    pub(crate) fn beside(scratch: &Scratch, view: &Path) -> Self {
+    pub(crate) fn with_additional_store(scratch: &Scratch, view: &Path) -> Self {
         let home = scratch.directory("podman");
         let run_root = tempfile::Builder::new().prefix("podman-").tempdir_in("/run").expect("a directory");
         let path = |name: &str| home.join(name).display().to_string();
