@@ -33,7 +33,7 @@ fn kills_are_counted_in_both_versions() {
 }
 
 #[test]
-fn requests_are_told_apart() {
+fn requests_are_classified() {
     let log = "127.0.0.1 - - [21/Nov/2026:22:00:00 +0000] \"GET /v2/base/manifests/latest HTTP/1.1\" 200 348 \"\" \"x\"\n\
         127.0.0.1 - - [t] \"GET /v2/base/blobs/sha256:aa HTTP/1.1\" 200 1 \"\" \"x\"\n127.0.0.1 - - [t] \"GET /v2/ HTTP/1.1\" 200 2 \"\" \"x\"\n\nother\n";
     let seen = requests(log);

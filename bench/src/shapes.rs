@@ -114,7 +114,7 @@ fn containerds_removal(lab: &Lab, containerd: &Containerd, client: &Path, image:
 
 /// Pull, removal and pull again on the file system of the checkout.
 fn again(lab: &Lab, binary: &Path, image: &str, out: &mut String) -> anyhow::Result<()> {
-    let root = lab.session.work.join("beside");
+    let root = lab.session.work.join("same-disk");
     let mut stat = program("findmnt", &lab.session.work);
     let kind = lab.session.output(stat.args(["-n", "-o", "FSTYPE", "-T"]).arg(&lab.session.work))?;
     let _ = writeln!(

@@ -1,11 +1,11 @@
-//! One program for every parser of foreign input, under libFuzzer: `FUZZ=NAME imagelet-fuzz CORPUS…`. What a parser has to
-//! keep stands in its crate's module `fuzz`; this only chooses. Run by `scripts/fuzz.sh`; the corpora are replayed by the
-//! ordinary tests of those crates, without libFuzzer.
+//! Fuzzes the parsers of foreign input under libFuzzer: `FUZZ=NAME imagelet-fuzz CORPUS…`. The invariants of each parser are in
+//! its crate's module `fuzz`; this program only selects one. Run by `scripts/fuzz.sh`; the ordinary tests of those crates replay
+//! the corpora without libFuzzer.
 #![no_main]
 
 use std::sync::OnceLock;
 
-/// A harness: it panics where a parser does not keep what it has to.
+/// A harness, which panics if a parser breaks one of its invariants.
 type Harness = fn(&[u8]);
 
 const ALL: &[&[(&str, Harness)]] = &[
