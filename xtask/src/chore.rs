@@ -7,7 +7,7 @@ use anyhow::Context as _;
 
 /// Name and what it does.
 pub(crate) const CHORES: &[(&str, &str)] = &[
-    ("bench-pull", "measure pulls beside other engines (the crate in bench/); --help has its arguments"),
+    ("bench-pull", "measure pulls of imagelet and of other engines (the crate in bench/); --help has its arguments"),
     ("commits", "judge the messages of the commits since the last tag"),
     ("containerd-versions", "write docs/containerd-versions.md from what scripts/containerd-of.sh found"),
     ("deps", "check the arrows between crates and to third parties, and circles inside crates"),
@@ -22,7 +22,7 @@ pub(crate) struct ChoreReport {
     pub(crate) failures: Vec<String>,
     /// Findings that do not fail the check.
     pub(crate) warnings: Vec<String>,
-    /// One line that counts the checked items, so that a check of nothing is visible.
+    /// Number of checked items, as one line, so that a check of nothing is visible.
     pub(crate) seen: String,
 }
 

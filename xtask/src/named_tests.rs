@@ -88,7 +88,7 @@ mod checks {
                           #[cfg(unix)]\nasync fn two() {}\nproptest! {\n    #[test]\n    fn three(x in 0..1) {}\n}\n";
 
     #[test]
-    fn tests_are_told_from_functions() {
+    fn tests_are_distinguished_from_functions() {
         assert_eq!(tests(SOURCE), ["one", "two", "three"]);
     }
 

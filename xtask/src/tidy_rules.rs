@@ -22,10 +22,10 @@ const COMMANDS: &[&str] = &["scripts/test.sh\"]", "scripts/test-long.sh\"]"];
 
 /// Texts that must stand nowhere: paths that exist on one machine only.
 const NOWHERE: &[(&str, &str)] = &[
-    (concat!("/wo", "rk/"), "a path of somebody's machine"),
-    (concat!("/ro", "ot/"), "a path of somebody's machine"),
-    (concat!("/ho", "me/"), "a path of somebody's machine"),
-    (concat!("../sha", "red"), "the project needs nothing beside itself"),
+    (concat!("/wo", "rk/"), "a path of a private machine"),
+    (concat!("/ro", "ot/"), "a path of a private machine"),
+    (concat!("/ho", "me/"), "a path of a private machine"),
+    (concat!("../sha", "red"), "the project needs nothing outside of itself"),
 ];
 
 /// A broken habit.

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told() {
+    fn missing_cases_are_reported() {
         let one = |list: &str, source: &str| found(list, source).problems.join("\n");
         assert!(one("TestD | case | \n", "").contains("neither a test nor a reason"));
         assert!(one("", "// upstream: images/TestD\nfn d() {}\n").contains("is not listed"));

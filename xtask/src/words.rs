@@ -12,7 +12,7 @@ use crate::tidy_rules::numbered;
 const PLACES: usize = 10;
 
 /// First words of a comment that does not stand alone.
-const FIRST_WORDS: &[&str] = &["It", "Its", "What", "Whether", "One", "Who", "Whoever"];
+const FIRST_WORDS: &[&str] = &["It", "Its", "What", "Whether", "One", "Who", concat!("Who", "ever")];
 /// Phrases that no reader knows. Put together so that this file does not hold them.
 const PHRASES: &[&str] = &[
     concat!("by hal", "ving"),
@@ -23,7 +23,7 @@ const PHRASES: &[&str] = &[
 /// Names of types that say no role.
 const TYPES: &[&str] = &["Found", "Place", "Held", "Known", "Shown"];
 /// Names of functions that say no action.
-const FUNCTIONS: &[&str] = &["look", "tell", "told"];
+const FUNCTIONS: &[&str] = &["look", "tell", concat!("to", "ld")];
 
 /// The lines of a file that have such words, each as often as it has some.
 pub(crate) fn lines(name: &str, text: &str) -> Vec<usize> {
@@ -85,22 +85,8 @@ pub(crate) fn check(found: &[(String, String)], left: &[(&str, usize)]) -> Vec<S
 }
 
 /// Parts of the tree, and how many such words they have. A part that is not named has none.
-pub(crate) const LEFT: &[(&str, usize)] = &[
-    ("bench", 2),
-    ("crates/agent", 16),
-    ("crates/cluster", 21),
-    ("crates/containerd", 1),
-    ("crates/cri-api", 13),
-    ("crates/image-manager", 69),
-    ("crates/image-service", 29),
-    ("crates/imagelet", 26),
-    ("crates/kuberuntime", 93),
-    ("crates/manifest", 1),
-    ("crates/testdisk", 1),
-    ("crates/testfault", 1),
-    ("fuzz", 1),
-    ("xtask", 11),
-];
+pub(crate) const LEFT: &[(&str, usize)] =
+    &[("crates/agent", 11), ("crates/image-manager", 69), ("crates/image-service", 29)];
 
 #[cfg(test)]
 mod checks {
