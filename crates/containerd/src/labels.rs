@@ -8,12 +8,12 @@ use crate::Labels;
 /// Labels that containerd 2.3 and later give to the snapshot of a layer: by the first, a layer is found on other chains.
 pub(crate) const DIFF_ID: &str = "containerd.io/snapshot/diff-id";
 const PARENT_CHAIN_ID: &str = "containerd.io/snapshot/parent-chain-id";
-/// Labels by which blobs keep what they refer to.
+/// Labels by which blobs keep the objects that they refer to.
 pub(crate) const KEEPS_MANIFEST: &str = "containerd.io/gc.ref.content.m.0";
 pub(crate) const KEEPS_CONFIG: &str = "containerd.io/gc.ref.content.config";
 pub(crate) const KEEPS_LAYER: &str = "containerd.io/gc.ref.content.l.";
 pub(crate) const KEEPS_SNAPSHOT: &str = "containerd.io/gc.ref.snapshot.";
-/// Label of a blob with the repositories that it came from, separated by commas; the host follows. Written for other clients of
+/// Label of a blob with the repositories that it was fetched from, separated by commas; the host follows. Written for other clients of
 /// containerd and never read: the host has no port, so that registries on two ports of a machine have the same label.
 const SOURCE: &str = "containerd.io/distribution.source.";
 /// Label of a blob with the diff id that containerd found when it unpacked it.
@@ -21,18 +21,19 @@ const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 /// Label of the records that the CRI plugin manages.
 pub(crate) const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 
-/// Our labels of a snapshot: the blob that it was unpacked from, the origin of that blob, and that it may stand on any
-/// chain.
+/// Our labels of a snapshot: the blob that it was unpacked from, the origin of that blob, and a mark that its files do not depend on its
+/// parents.
 pub(crate) const BLOB: &str = "imagelet.io/blob";
 pub(crate) const ORIGIN: &str = "imagelet.io/origin";
 pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
-/// Our label of an image's record: the lease under which it was written last.
+/// Our label of an image's record: the lease under which the record was written last.
 pub(crate) const LEASE: &str = "imagelet.io/lease";
-/// Our labels of a lease: where its layers are unpacked, for which manifest, since when (seconds since 1970).
-pub(crate) const WORKPLACE: &str = "imagelet.io/workplace";
+/// Our labels of a lease: the staging slot where its layers are unpacked, its manifest, and its start in seconds since 1970. The
+/// label of the slot keeps its first name, by which later versions find interrupted images.
+pub(crate) const STAGING_SLOT: &str = "imagelet.io/workplace";
 pub(crate) const MANIFEST: &str = "imagelet.io/manifest";
 pub(crate) const BEGUN: &str = "imagelet.io/begun";
-/// Our labels of an image's record: the pieces of its evidence, with their number behind.
+/// Our labels of an image's record: the pieces of its evidence, each with its number as suffix.
 const EVIDENCE: &str = "imagelet.io/evidence.";
 /// Longest piece. containerd limits a label to 4096 bytes, key included.
 const EVIDENCE_PIECE: usize = 3072;
@@ -71,30 +72,30 @@ pub(crate) fn of_evidence(text: &str) -> Labels {
     pieces.into_iter().enumerate().map(|(number, piece)| (format!("{EVIDENCE}{number}"), piece)).collect()
 }
 
-/// The evidence in these labels.
+/// Returns the evidence in these labels.
 pub(crate) fn evidence(labels: &Labels) -> Option<String> {
     let pieces = (0..).map_while(|number| labels.get(&format!("{EVIDENCE}{number}")).filter(|piece| !piece.is_empty()));
     let text: String = pieces.map(String::as_str).collect();
     (!text.is_empty()).then_some(text)
 }
 
-/// The blob that the layer with these labels was unpacked from, and its diff id.
+/// Returns the blob that the layer with these labels was unpacked from, and its diff ID.
 pub(crate) fn blob_of(labels: &Labels) -> Option<(Digest, Digest)> {
     Some((labels.get(BLOB)?.parse().ok()?, labels.get(DIFF_ID)?.parse().ok()?))
 }
 
-/// The diff id that the runtime found when it unpacked the blob with these labels.
+/// Returns the diff ID that the runtime recorded when it unpacked the blob with these labels.
 pub(crate) fn uncompressed(labels: &Labels) -> Option<Digest> {
     labels.get(UNCOMPRESSED)?.parse().ok()
 }
 
-/// The recorded origin of the layer with these labels, if it was unpacked from this blob.
+/// Returns the recorded origin of the layer with these labels, if the layer was unpacked from this blob.
 pub(crate) fn origin(labels: &Labels, blob: &Digest) -> Option<String> {
     let is_of_blob = labels.get(BLOB).is_some_and(|of| *of == blob.to_string());
     labels.get(ORIGIN).filter(|_| is_of_blob).cloned()
 }
 
-/// Label with the repository that a blob was fetched from. The host is written without port and brackets.
+/// Returns the label with the repository that a blob was fetched from. The host is written without port and brackets.
 pub(crate) fn blob_source(image: &Reference) -> (String, String) {
     let domain = image.domain();
     let host = match domain.strip_prefix('[').and_then(|rest| rest.split_once(']')) {

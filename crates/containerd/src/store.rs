@@ -1,4 +1,4 @@
-//! [`ContainerdStore`]: the store of a containerd behind CRI, as far as images are put into it; [`Finder`], which finds it.
+//! [`ContainerdStore`]: the store of a containerd behind CRI, into which images are put; [`Finder`] detects it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,10 +22,10 @@ use crate::layout::{SnapshotLayout, layout_of};
 use crate::{CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, Labels, Result, SnapshotKind, Snapshotter};
 use crate::{handlers, labels};
 
-/// Time after which containerd may collect what a lease of ours holds by itself. A lease cannot be prolonged: longer than any pull.
+/// Time after which containerd may collect the content of a lease by itself. Longer than any pull, as a lease cannot be prolonged.
 const LEASE_TIME: SignedDuration = SignedDuration::from_hours(24);
-/// Our directory in that of a snapshotter. Below `snapshots/`, containerd would delete it.
-const WORKSHOP: &str = "imagelet";
+/// Name of the staging root in the directory of a snapshotter. Below `snapshots/`, containerd would delete it.
+const STAGING_ROOT: &str = "imagelet";
 
 /// Finds the store of the containerd at a socket.
 #[derive(Clone)]
@@ -34,12 +34,12 @@ pub struct Finder {
     runtime: Arc<dyn RuntimeService>,
 }
 
-/// Snapshotter of images, or why there is none that could be filled.
+/// The snapshotter of images, or the reason why none can be filled.
 type FoundSnapshotter = std::result::Result<Snapshotter, String>;
 
 impl Finder {
-    /// For the containerd that serves CRI at this socket: its own API is served there as well. `runtime` is its runtime service, which is
-    /// asked for the snapshotters of runtime handlers.
+    /// Creates a finder for the containerd that serves CRI, and its own API, at this socket. `runtime` is its runtime service, whose
+    /// status names the snapshotters of runtime handlers.
     ///
     /// # Errors
     /// The socket cannot be named.
@@ -47,7 +47,7 @@ impl Finder {
         Ok(Self { client: Client::new(socket, CRI_NAMESPACE)?, runtime })
     }
 
-    /// Finds the snapshotter whose files are where CRI has its images.
+    /// Finds the snapshotter whose directory is that of the images of CRI.
     async fn snapshotter(&self, images: &FsInfo) -> cri_api::Result<FoundSnapshotter> {
         let mountpoint = images.image_filesystems.first().map(|fs| fs.mountpoint.as_str());
         let Some(mountpoint) = mountpoint else {
@@ -57,7 +57,7 @@ impl Finder {
             Ok(found) => found,
             Err(error) => return not_containerd(error).map(Err),
         };
-        // Before 1.7, containerd does not say where a snapshotter is; its directory ends with its name.
+        // Before 1.7, containerd does not report the directory of a snapshotter; its path ends with its name.
         let is_it = |snapshotter: &Snapshotter| match &snapshotter.root {
             Some(root) => root == Path::new(mountpoint),
             None => mountpoint.ends_with(&format!("/io.containerd.snapshotter.v1.{}", snapshotter.name)),
@@ -70,7 +70,8 @@ impl Finder {
     }
 }
 
-/// Returns the answer that a failed introspection call is: only a server which does not know the call is known to be no containerd.
+/// Returns the reason if a failed introspection call proves that the server is not containerd: only a server without the call is no
+/// containerd.
 fn not_containerd(error: crate::Error) -> cri_api::Result<String> {
     match error.kind() {
         ErrorKind::Unimplemented => Ok("the runtime is not containerd".to_owned()),
@@ -78,7 +79,7 @@ fn not_containerd(error: crate::Error) -> cri_api::Result<String> {
     }
 }
 
-/// Returns why the files of a snapshotter cannot be reached from this process; `None`: they can be.
+/// Returns why the files of a snapshotter cannot be reached from this process, or `None` if they can.
 ///
 /// # Errors
 /// The check failed.
@@ -86,7 +87,7 @@ fn unreachable(root: &Path, found: io::Result<bool>) -> cri_api::Result<Option<S
     match found {
         Ok(true) => Ok(None),
         Ok(false) => Ok(Some(format!("{} has no snapshots", root.display()))),
-        // As containerd sees it: in a container of our own, the path may lead elsewhere or nowhere.
+        // The path is that of containerd. If this process is in a container, the path may be another directory or missing.
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
             Ok(Some(format!("{}: {error}", root.display())))
         }
@@ -128,7 +129,7 @@ impl FindRuntimeStore for Finder {
         let store = ContainerdStore {
             client: self.client.clone(),
             runtime: Arc::clone(&self.runtime),
-            workshop: root.join(WORKSHOP),
+            staging_root: root.join(STAGING_ROOT),
             snapshotter,
             layout,
             next: AtomicU64::new(0),
@@ -143,7 +144,7 @@ pub struct ContainerdStore {
     runtime: Arc<dyn RuntimeService>,
     snapshotter: Snapshotter,
     layout: &'static dyn SnapshotLayout,
-    workshop: PathBuf,
+    staging_root: PathBuf,
     /// Number of the next lease.
     next: AtomicU64,
 }
@@ -155,16 +156,16 @@ impl std::fmt::Debug for ContainerdStore {
 }
 
 impl ContainerdStore {
-    /// Value of the label that leases of this workplace have.
-    fn workplace(&self, number: u32) -> String {
+    /// Returns the value of the label on leases of this staging slot.
+    fn slot_label(&self, number: u32) -> String {
         format!("{}/{number}", self.snapshotter.name)
     }
 
-    async fn lease(&self, id: &str, workplace: u32, manifest: &Digest) -> Result<ContainerdDeposit> {
+    async fn lease(&self, id: &str, staging_slot: u32, manifest: &Digest) -> Result<ContainerdDeposit> {
         let now = now();
         let expires = now.saturating_add(LEASE_TIME).unwrap_or(now).to_string();
         let labels = Labels::from([
-            (labels::WORKPLACE.to_owned(), self.workplace(workplace)),
+            (labels::STAGING_SLOT.to_owned(), self.slot_label(staging_slot)),
             (labels::MANIFEST.to_owned(), manifest.to_string()),
             (labels::BEGUN.to_owned(), now.as_second().to_string()),
         ]);
@@ -179,8 +180,8 @@ impl RuntimeStore for ContainerdStore {
         format!("containerd's snapshotter {}", self.snapshotter.name)
     }
 
-    fn workshop(&self) -> &Path {
-        &self.workshop
+    fn staging_root(&self) -> &Path {
+        &self.staging_root
     }
 
     fn shape(&self) -> LayerShape {
@@ -192,8 +193,8 @@ impl RuntimeStore for ContainerdStore {
         format!("imagelet-{}-{pid}-{number}", now().as_nanosecond())
     }
 
-    async fn begin(&self, id: &str, workplace: u32, manifest: &Digest) -> cri_api::Result<Arc<dyn Deposit>> {
-        Ok(Arc::new(self.lease(id, workplace, manifest).await?))
+    async fn begin(&self, id: &str, staging_slot: u32, manifest: &Digest) -> cri_api::Result<Arc<dyn Deposit>> {
+        Ok(Arc::new(self.lease(id, staging_slot, manifest).await?))
     }
 
     async fn has_snapshot(&self, chain_id: &str) -> cri_api::Result<bool> {
@@ -269,8 +270,8 @@ impl RuntimeStore for ContainerdStore {
         Ok(())
     }
 
-    async fn unfinished(&self, workplace: u32) -> cri_api::Result<Vec<UnfinishedDeposit>> {
-        let leases = self.client.leases_with_label(labels::WORKPLACE, &self.workplace(workplace)).await?;
+    async fn unfinished(&self, staging_slot: u32) -> cri_api::Result<Vec<UnfinishedDeposit>> {
+        let leases = self.client.leases_with_label(labels::STAGING_SLOT, &self.slot_label(staging_slot)).await?;
         let label = |labels: &Labels, key: &str| labels.get(key).cloned();
         let of = |lease: crate::ExistingLease| UnfinishedDeposit {
             manifest: label(&lease.labels, labels::MANIFEST).and_then(|text| text.parse().ok()),
@@ -281,12 +282,12 @@ impl RuntimeStore for ContainerdStore {
     }
 
     async fn give_up(&self, id: &str) -> cri_api::Result<()> {
-        // Without waiting, containerd collects what it held after a hundred other changes only.
+        // Without waiting, containerd collects the content only after a hundred other changes.
         Ok(self.client.lease(id)?.delete(true).await?)
     }
 }
 
-/// By the wall clock: containerd compares the end of a lease with it.
+/// Returns the time of the wall clock, with which containerd compares the end of a lease.
 fn now() -> Timestamp {
     Timestamp::now()
 }

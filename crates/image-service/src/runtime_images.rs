@@ -192,7 +192,7 @@ impl RuntimeImages {
 
     async fn open_engine(&self, state: &mut RuntimeState, store: Arc<dyn RuntimeStore>) -> Result<OpenEngine> {
         if let Some(opened) = &state.opened {
-            if opened.target.store.workshop() == store.workshop() {
+            if opened.target.store.staging_root() == store.staging_root() {
                 return Ok(opened.clone());
             }
             // The runtime has another snapshotter now.
@@ -211,7 +211,7 @@ impl RuntimeImages {
                     return Ok(opened);
                 }
                 Err(OpenError::Store(store::OpenError::Held { .. })) => {}
-                Err(error) => return Err(error::from_open(store.workshop(), &error)),
+                Err(error) => return Err(error::from_open(store.staging_root(), &error)),
             }
         }
         let message = format!("{WORKPLACES} processes pull into {} already", store.name());
@@ -220,7 +220,7 @@ impl RuntimeImages {
 
     fn options_for(&self, target: &RuntimeTarget) -> EngineOptions {
         let mut options = self.options.clone();
-        options.root = workplace(target.store.workshop(), target.workplace);
+        options.root = workplace(target.store.staging_root(), target.workplace);
         options.store.layer_format = match target.store.shape() {
             LayerShape::Dir => LayerFormat::Dir,
             LayerShape::Erofs => LayerFormat::Erofs,
@@ -286,7 +286,7 @@ fn choice(found: &StoreDetection) -> PullEngineChoice {
 async fn take_over(opened: &OpenEngine) {
     let OpenEngine { target, engine } = opened;
     for number in (0..WORKPLACES).filter(|number| *number != target.workplace) {
-        let root = workplace(target.store.workshop(), number);
+        let root = workplace(target.store.staging_root(), number);
         let options = store::OpenOptions { unfinished_since: None, ..engine.0.options.store.clone() };
         let opening = move || root.exists().then(|| Store::open(&root, options)).transpose();
         // If the store cannot be opened, another process holds it and still works there.

@@ -1,5 +1,5 @@
-//! [`RuntimeStore`]: the store of a container runtime, as far as an engine puts images into it that it pulled itself. Plain types
-//! and traits; the one implementation speaks to containerd.
+//! [`RuntimeStore`]: the store of a container runtime, into which an engine puts images that it pulled itself. Plain types and
+//! traits; the only implementation is that of containerd.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use oci::{Digest, Reference};
 
 use crate::engine::{ImageLayers, LayerShape};
 
-/// Answer of a runtime about its store. A call that failed is an error of the detection and never one of these.
+/// Result of the detection of a runtime's store. A failed call is an error of the detection and never one of these.
 #[derive(Clone, Debug)]
 pub enum StoreDetection {
     /// An engine can put images into this store.
     Fillable(Arc<dyn RuntimeStore>),
-    /// Only the runtime can pull into its store, with the reason for people.
+    /// Only the runtime can pull into its store, for this reason.
     Unsuited(String),
 }
 
@@ -28,7 +28,7 @@ pub trait FindRuntimeStore: Send + Sync {
     /// Detects the store in which the runtime searches for images, whose file system CRI describes as `images`.
     ///
     /// # Errors
-    /// The runtime gave no answer that can be relied on: the caller must ask again and must not guess.
+    /// The runtime gave no reliable answer. The caller must retry and must not guess.
     async fn find(&self, images: &FsInfo) -> Result<StoreDetection>;
 }
 
@@ -37,7 +37,7 @@ pub trait FindRuntimeStore: Send + Sync {
 pub enum HandlerStore {
     /// The store of all other images.
     Default,
-    /// Another one, with its name for people.
+    /// Another store, with its display name.
     Other(String),
 }
 
@@ -50,30 +50,30 @@ pub struct NamedImage {
     pub evidence: Option<String>,
 }
 
-/// Store of a container runtime. Layers lie in it as snapshots: each has the chain id of itself and all layers below as name.
+/// Store of a container runtime. Layers are snapshots in it, and the name of a snapshot is the chain ID of its layer.
 #[async_trait]
 pub trait RuntimeStore: Send + Sync + fmt::Debug {
-    /// Name for people.
+    /// Returns the display name of the store.
     fn name(&self) -> String;
 
-    /// Directory in which layers may be unpacked before they are moved into the store: on its file system, and not watched by the
-    /// runtime. It may be missing.
-    fn workshop(&self) -> &Path;
+    /// Returns the staging root: the directory in which layers are unpacked before they are moved into the store. The directory is
+    /// on the file system of the store, the runtime does not watch it, and it may be missing.
+    fn staging_root(&self) -> &Path;
 
-    /// Form of the store's layers.
+    /// Returns the form of the store's layers.
     fn shape(&self) -> LayerShape;
 
-    /// Makes a unique ID for an image to begin.
+    /// Returns a unique ID for [`RuntimeStore::begin`].
     fn new_id(&self) -> String;
 
-    /// Begins an image of this ID; after an error it may have begun nevertheless. `workplace` is the number of the
-    /// directory in the workshop where its layers are unpacked, by which an image that was never ended is found.
+    /// Begins an image with this ID, which may have begun even if this fails. `staging_slot` is the number of the directory in the
+    /// staging root where its layers are unpacked. Interrupted images are found by that number.
     ///
     /// # Errors
-    /// The runtime refused it.
-    async fn begin(&self, id: &str, workplace: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>>;
+    /// The runtime refused.
+    async fn begin(&self, id: &str, staging_slot: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>>;
 
-    /// Returns true if the snapshot is there.
+    /// Returns true if the snapshot is present.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -91,21 +91,22 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer, does not describe its handlers, or has no such handler.
     async fn handler_store(&self, handler: &str) -> Result<HandlerStore>;
 
-    /// Returns the origin that an engine recorded for a layer, in the engine's own words, if the layer was verified to be what
-    /// this blob unpacks to. Sources that the runtime records do not count: they lack the port of the registry and say nothing
-    /// about credentials.
+    /// Returns the origin that an engine recorded for a layer, in the engine's own format, if the layer was verified to be the
+    /// unpacked form of this blob. Sources that the runtime records do not count: they lack the port of the registry and do not
+    /// mention credentials.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn origin(&self, layer: StackedLayer<'_>, blob: &Digest) -> Result<Option<String>>;
 
-    /// The layers that these blobs unpack to, as far as the store knows: diff ids by blobs. A hint: the layers may be gone.
+    /// Returns the diff IDs of the layers that these blobs unpack to, as far as they are known. This is a hint: the layers may have
+    /// been removed.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn diff_ids(&self, blobs: &[Digest]) -> Result<BTreeMap<Digest, Digest>>;
 
-    /// Returns true if the blob is there as it came.
+    /// Returns true if the store has the blob in its fetched form.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -117,7 +118,7 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer, the blob is longer than `limit`, or its bytes are damaged.
     async fn read_blob(&self, blob: &Digest, limit: usize) -> Result<Option<Vec<u8>>>;
 
-    /// Returns why the runtime cannot decode a config, so that it would not show the image; `None` if it can, as far as is known.
+    /// Returns why the runtime cannot decode a config, and would therefore not list the image. Returns `None` if no reason is known.
     fn undecodable(&self, config: &[u8]) -> Option<String>;
 
     /// Lists the records of images that the runtime's CRI manages.
@@ -126,31 +127,31 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn records(&self) -> Result<Vec<RuntimeRecord>>;
 
-    /// Removes a record, if it still leads to the same target.
+    /// Removes a record, if it still has the same target.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn remove_record(&self, record: &RuntimeRecord) -> Result<()>;
 
-    /// All snapshots, each with the one below it.
+    /// Returns all snapshots, each with its parent.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn snapshots(&self) -> Result<BTreeMap<String, String>>;
 
-    /// Bytes on disk of a snapshot, without those below.
+    /// Returns the bytes on disk of a snapshot, without its parents.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn snapshot_bytes(&self, name: &str) -> Result<u64>;
 
-    /// Images that were begun at this workplace and never ended.
+    /// Returns the interrupted images of this staging slot.
     ///
     /// # Errors
     /// The runtime did not answer.
-    async fn unfinished(&self, workplace: u32) -> Result<Vec<UnfinishedDeposit>>;
+    async fn unfinished(&self, staging_slot: u32) -> Result<Vec<UnfinishedDeposit>>;
 
-    /// Gives up an image that was never ended. What no other image needs goes.
+    /// Discards an interrupted image, and removes content that no other image needs.
     ///
     /// # Errors
     /// The runtime did not answer.
@@ -160,24 +161,24 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
 /// Facts about images in a runtime's store that CRI does not report.
 #[async_trait]
 pub trait RuntimeImageFacts: Send + Sync {
-    /// The layers of all images; `None`: the runtime does not report them.
+    /// Returns the layers of all images, or `None` if the runtime does not report them.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn image_layers(&self) -> Result<Option<ImageLayers>>;
 
-    /// The engine that pulls images, and why, for people.
+    /// Describes the engine that pulls images, with the reason for the choice.
     async fn pull_engine(&self) -> String;
 
-    /// Returns the names of records that lead to no image which the runtime shows: no removal finds them, and they keep content.
-    /// `remove`: they are removed. `None`: the runtime's records are unknown.
+    /// Returns the names of hidden records: records of images that the runtime does not list, so that no removal finds them
+    /// although they keep content. With `remove`, removes them. Returns `None` if the runtime's records are unknown.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>>;
 }
 
-/// A record of an image: a name, and what it leads to.
+/// A record of an image: a name and its target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuntimeRecord {
     /// Name, or the image ID.
@@ -188,47 +189,47 @@ pub struct RuntimeRecord {
     pub updated_at: i64,
 }
 
-/// An image that was begun and never ended.
+/// An interrupted image: begun and never ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnfinishedDeposit {
-    /// Id.
+    /// ID.
     pub id: String,
     /// Digest of its manifest, where it is known.
     pub manifest: Option<Digest>,
-    /// When it was begun, in seconds since 1970.
+    /// Time at which the image was begun, in seconds since 1970.
     pub begun_at: i64,
 }
 
-/// A layer in its place.
+/// A layer in its stack.
 #[derive(Clone, Copy, Debug)]
 pub struct StackedLayer<'a> {
     /// Digest of the tar stream.
     pub diff_id: &'a Digest,
-    /// Chain id: of this layer and all below it.
+    /// Chain ID of this layer.
     pub chain_id: &'a Digest,
-    /// Chain id of the layer below; `None`: this is the lowest.
+    /// Chain ID of the layer below; `None` for the lowest layer.
     pub parent: Option<&'a Digest>,
 }
 
-/// Facts about a new layer that later pulls ask for.
+/// Facts about a new layer that later pulls use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LayerFacts {
-    /// The blob that it was unpacked from, where that is known.
+    /// The blob that the layer was unpacked from, where that is known.
     pub blob: Option<Digest>,
-    /// The origin of the blob, in the engine's words.
+    /// The origin of the blob, in the engine's format.
     pub origin: Option<String>,
-    /// The files do not depend on the layers below it.
+    /// True if the files do not depend on the layers below.
     pub is_independent: bool,
 }
 
-/// Need of a layer's snapshot.
+/// The snapshot of a layer that is to be added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Slot {
-    /// Nothing: the layer is present, no matter which client added it, and is held.
+    /// The layer is present, no matter which client added it, and is held.
     Present,
-    /// The layer's files, then a commit.
+    /// The snapshot needs the layer's files, then a commit.
     Open(OpenSlot),
-    /// Something that only the runtime's own pull can give, with the reason.
+    /// Only the runtime's own pull can add the layer, for this reason.
     Unsupported(String),
 }
 
@@ -237,18 +238,18 @@ pub enum Slot {
 pub struct OpenSlot {
     /// Key of the snapshot.
     pub key: String,
-    /// Where the files go.
+    /// Destination of the files.
     pub destination: Destination,
 }
 
-/// Where the files of a layer go.
+/// Destination of the files of a layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// This empty directory is replaced by one with the layer's files.
+    /// An empty directory, which is replaced by one with the layer's files.
     Directory(PathBuf),
-    /// The layer becomes this EROFS file.
+    /// The path of the EROFS file that the layer becomes.
     ErofsFile(PathBuf),
-    /// Nowhere: the store has them already.
+    /// None: the store has the files already.
     Present,
 }
 
@@ -271,7 +272,7 @@ pub struct Document<'a> {
 }
 
 impl Document<'_> {
-    /// Digest of the bytes.
+    /// Returns the digest of the bytes.
     #[must_use]
     pub fn digest(&self) -> Digest {
         Digest::sha256(self.bytes)
@@ -281,113 +282,113 @@ impl Document<'_> {
 /// Documents of an image.
 #[derive(Clone, Debug)]
 pub struct Documents<'a> {
-    /// The indexes that lead to the manifest, the one that the name resolved to first; none: it resolved to the manifest.
+    /// The indexes from the resolved one to that of the manifest; empty if the name resolved to the manifest.
     pub indexes: Vec<Document<'a>>,
     /// The manifest of the platform.
     pub manifest: Document<'a>,
     /// The config.
     pub config: &'a [u8],
-    /// Chain id of the top layer; `None`: the image has no layers.
+    /// Chain ID of the top layer; `None` if the image has no layers.
     pub top: Option<&'a Digest>,
     /// The reference that the image was pulled by.
     pub source: &'a Reference,
     /// Layers whose blobs are kept next to their files.
     pub kept_blobs: Vec<&'a Digest>,
-    /// Text that is stored with each record by name and returned by [`RuntimeStore::record`]. A record that has one keeps it
-    /// unless a new one is given.
+    /// Text that is stored with each record by name and returned by [`RuntimeStore::record`]. `None` keeps the text of an existing
+    /// record.
     pub evidence: Option<String>,
 }
 
 impl Documents<'_> {
-    /// The document that the name resolved to.
+    /// Returns the document that the name resolved to.
     #[must_use]
     pub fn target(&self) -> Document<'_> {
         self.indexes.first().copied().unwrap_or(self.manifest)
     }
 }
 
-/// An image on its way into a runtime's store. Whatever it makes or holds is safe from collection until it is ended. Every call may
-/// be repeated.
+/// An image that is being added to a runtime's store. Content that it adds or holds is safe from collection until [`Deposit::end`].
+/// Every call may be repeated.
 #[async_trait]
 pub trait Deposit: Send + Sync {
-    /// Id, by which it is found if it is never ended.
+    /// Returns the ID, by which an interrupted image is found.
     fn id(&self) -> &str;
 
-    /// Holds the snapshot with this name, and with it those below. Returns false if it is not there.
+    /// Holds the snapshot of this name and its parents. Returns false if there is none.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn hold(&self, chain_id: &Digest) -> Result<bool>;
 
-    /// Opens the slot of a layer. The layer below must be there.
+    /// Opens the slot of a layer. The layer below must be present.
     ///
     /// # Errors
-    /// The runtime refused it.
+    /// The runtime refused.
     async fn open(&self, layer: StackedLayer<'_>) -> Result<Slot>;
 
-    /// Moves files, which are durable, from `layer` to their place, and makes the move durable. Blocks.
+    /// Moves durable files from `layer` to the destination of the slot, and makes the move durable. Blocks.
     ///
     /// # Errors
     /// A system call failed.
     fn place(&self, layer: &Path, slot: &OpenSlot) -> io::Result<()>;
 
-    /// Commits a layer whose files are in their place.
+    /// Commits a layer whose files are at their destination.
     ///
     /// # Errors
-    /// The runtime refused it.
+    /// The runtime refused.
     async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
 
-    /// Records the origin of a layer of another client, once its blob was fetched and verified. A layer that has a
-    /// recorded origin keeps it.
+    /// Records the origin of a layer that another client added, after its blob was fetched and verified. An origin that is already
+    /// recorded is kept.
     ///
     /// # Errors
-    /// The runtime refused it.
+    /// The runtime refused.
     async fn record_origin(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()>;
 
-    /// Gives a slot back.
+    /// Removes the prepared snapshot of a slot.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn abandon(&self, slot: &OpenSlot) -> Result<()>;
 
-    /// The layers of a chain that is held, the highest first.
+    /// Returns the layers of a chain that is held, the highest first.
     ///
     /// # Errors
-    /// The runtime did not answer, or they cannot be read from outside.
+    /// The runtime did not answer, or its layers cannot be read from outside.
     async fn lower_layers(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>>;
 
-    /// Snapshots of layers whose files do not depend on those below, by diff id.
+    /// Returns the snapshots of layers whose files do not depend on the layers below, by diff ID.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn independent_layers(&self) -> Result<BTreeMap<Digest, Digest>>;
 
-    /// Writes a blob of a layer from a file that has it, verified. Blocks nothing but this future.
+    /// Writes the blob of a layer from a file with its verified bytes. Blocks only this future.
     ///
     /// # Errors
-    /// The runtime refused it, or the file could not be read.
+    /// The runtime refused, or the file could not be read.
     async fn write_blob(&self, blob: &Digest, file: std::fs::File, source: &Reference) -> Result<()>;
 
-    /// Writes the documents. They may refer to layers that are not there yet.
+    /// Writes the documents, which may refer to layers that are not present yet.
     ///
     /// # Errors
-    /// The runtime refused one.
+    /// The runtime refused a document.
     async fn write_documents(&self, documents: &Documents<'_>) -> Result<()>;
 
-    /// Writes the record by which a name leads to an image whose documents and layers are present.
+    /// Writes the record of a name for an image whose documents and layers are present.
     ///
     /// # Errors
-    /// The runtime refused it.
+    /// The runtime refused.
     async fn write_record(&self, documents: &Documents<'_>, name: &str) -> Result<()>;
 
-    /// Undoes all records that were written: names lead where they led before, and new ones are removed. Records that another
-    /// client wrote since then stay.
+    /// Restores the records that were there before this image, and removes new ones. Records that another client has written since
+    /// then are kept.
     ///
     /// # Errors
     /// The runtime did not answer.
     async fn undo_records(&self) -> Result<()>;
 
-    /// Ends it: the records, if there are any, keep everything from now on.
+    /// Ends the protection of this image: from now on, its records keep its content.
     ///
     /// # Errors
     /// The runtime did not answer.

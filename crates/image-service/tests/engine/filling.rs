@@ -177,7 +177,7 @@ impl RuntimeStore for Fake {
         "a store of directories".to_owned()
     }
 
-    fn workshop(&self) -> &Path {
+    fn staging_root(&self) -> &Path {
         &self.workshop
     }
 
