@@ -46,7 +46,7 @@ mod registry;
 mod rmi;
 mod run;
 mod run_dry;
-mod run_once;
+mod run_foreground;
 mod save;
 mod serve;
 mod status;

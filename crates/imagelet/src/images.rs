@@ -1,12 +1,12 @@
-//! [`Images`]: the images that a command refers to: in the embedded store, held by this process or another one, or behind a foreign
+//! [`Images`]: the images that a command refers to: in the embedded store, owned by this process or another one, or in a foreign
 //! runtime. Decides that once; all other code sees the traits of `cri_api` and `image_service`. Does not process images itself. Called by
 //! [`App`](crate::app::App).
 
 mod calls;
 mod nothing;
 mod opening;
-mod root;
 mod runtime;
+mod shared_store;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,26 +27,26 @@ use crate::exit::{Code, Failure, Outcome};
 use nothing::Nothing;
 pub(crate) use opening::Opening;
 use opening::{engine_options, open_failure, own_reach};
-use root::{Root, RootError};
+use shared_store::{SharedStore, SharedStoreError};
 
 /// Images, and how they are reached.
 pub(crate) struct Images {
     service: Arc<dyn ImageService>,
     /// The calls beyond CRI; `None` where a foreign runtime keeps the images.
     engine: Option<Arc<dyn ImageEngine>>,
-    keeper: Keeper,
+    keeper: ImageKeeper,
     /// The nearest existing directory, if the root is missing and must not be created.
     absent_root: Option<PathBuf>,
     /// Images behind an endpoint that our engine may pull.
     runtime: Option<Arc<RuntimeImages>>,
 }
 
-/// The owner of the images.
-enum Keeper {
+/// The component that keeps the images.
+enum ImageKeeper {
     /// The embedded store.
-    Root(Arc<Root>),
+    Store(Arc<SharedStore>),
     /// No store exists yet, and a query does not create one.
-    Nobody,
+    Absent,
     /// A runtime, or an agent whose socket is configured as a runtime's.
     Runtime(Endpoint),
 }
@@ -69,7 +69,7 @@ impl Images {
             } else {
                 nothing(&config.root).await.filter(|nothing| !nothing.has_root()).map(Nothing::into_directory)
             };
-            return Ok(Self { service, engine: None, keeper: Keeper::Runtime(endpoint), absent_root, runtime });
+            return Ok(Self { service, engine: None, keeper: ImageKeeper::Runtime(endpoint), absent_root, runtime });
         }
         let Opening { proxies, access, backs_off, bandwidth, socket, stop } = opening;
         if !access.makes
@@ -78,23 +78,25 @@ impl Images {
             let images = Arc::new(nothing.clone());
             let engine = Some(Arc::clone(&images) as Arc<dyn ImageEngine>);
             let absent_root = Some(nothing.into_directory());
-            return Ok(Self { service: images, engine, keeper: Keeper::Nobody, absent_root, runtime: None });
+            return Ok(Self { service: images, engine, keeper: ImageKeeper::Absent, absent_root, runtime: None });
         }
         let mut options = engine_options(config, proxies, backs_off, bandwidth, socket);
         options.store.command = Some(access.command.clone());
         options.store.settings = Some(settings(&options));
-        match Root::open(options, access, stop).await {
-            Ok(root) => {
-                if let Some(agent) = root.agent().filter(|_| access.brings) {
+        match SharedStore::open(options, access, stop).await {
+            Ok(store) => {
+                if let Some(agent) = store.agent().filter(|_| access.brings) {
                     own_reach(config, &agent)?;
                 }
-                let root = Arc::new(root);
-                let engine = Some(Arc::clone(&root) as Arc<dyn ImageEngine>);
-                let service = Arc::clone(&root) as _;
-                Ok(Self { service, engine, keeper: Keeper::Root(root), absent_root: None, runtime: None })
+                let store = Arc::new(store);
+                let engine = Some(Arc::clone(&store) as Arc<dyn ImageEngine>);
+                let service = Arc::clone(&store) as _;
+                Ok(Self { service, engine, keeper: ImageKeeper::Store(store), absent_root: None, runtime: None })
             }
-            Err(RootError::Stopped) => Err(Failure::new(Code::Interrupted, RootError::Stopped.to_string())),
-            Err(RootError::Open(error)) => Err(open_failure(&error)),
+            Err(SharedStoreError::Stopped) => {
+                Err(Failure::new(Code::Interrupted, SharedStoreError::Stopped.to_string()))
+            }
+            Err(SharedStoreError::Open(error)) => Err(open_failure(&error)),
         }
     }
 
@@ -108,23 +110,23 @@ impl Images {
         self.engine.clone()
     }
 
-    /// Returns the calls beyond CRI of the embedded store, which an admin endpoint of this process offers to other processes.
+    /// Returns the calls beyond CRI of the embedded store, for the admin endpoint of this process.
     pub(crate) fn own_engine(&self) -> Option<Arc<dyn ImageEngine>> {
-        self.engine.clone().filter(|_| matches!(self.keeper, Keeper::Root(_)))
+        self.engine.clone().filter(|_| matches!(self.keeper, ImageKeeper::Store(_)))
     }
 
-    /// From now on, answers image requests of other processes to this process's store with `service`.
+    /// If this process owns the embedded store, serves image requests of other processes with `service` from now on.
     pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
-        if let Keeper::Root(root) = &self.keeper {
-            root.answer_with(service);
+        if let ImageKeeper::Store(store) = &self.keeper {
+            store.answer_with(service);
         }
     }
 
     /// Returns the endpoint of a runtime that keeps the images.
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         match &self.keeper {
-            Keeper::Root(_) | Keeper::Nobody => None,
-            Keeper::Runtime(endpoint) => Some(endpoint),
+            ImageKeeper::Store(_) | ImageKeeper::Absent => None,
+            ImageKeeper::Runtime(endpoint) => Some(endpoint),
         }
     }
 
@@ -133,9 +135,9 @@ impl Images {
         self.endpoint().map(ToString::to_string).unwrap_or_default()
     }
 
-    /// Returns true if `imagelet serve` has the images, in the root of this command.
+    /// Returns true if an agent owns the store in the root of this command.
     pub(crate) fn are_served(&self) -> bool {
-        matches!(&self.keeper, Keeper::Root(root) if root.agent().is_some())
+        matches!(&self.keeper, ImageKeeper::Store(store) if store.agent().is_some())
     }
 
     /// Returns the nearest existing directory, if the root is missing and must not be created.
@@ -145,35 +147,35 @@ impl Images {
 
     /// Returns true if the embedded store is selected, but does not exist.
     pub(crate) fn is_without_store(&self) -> bool {
-        matches!(self.keeper, Keeper::Nobody)
+        matches!(self.keeper, ImageKeeper::Absent)
     }
 
-    /// Returns true if this process has the embedded store.
+    /// Returns true if this process owns the embedded store.
     pub(crate) fn has_store(&self) -> bool {
-        matches!(&self.keeper, Keeper::Root(root) if root.own().is_some())
+        matches!(&self.keeper, ImageKeeper::Store(store) if store.own().is_some())
     }
 
     /// Returns the other process that collects these images and answers on `socket`; `None`: this process may collect.
     pub(crate) async fn collector(&self, socket: &Path) -> Option<RemoteCollection> {
         match &self.keeper {
-            Keeper::Nobody => None,
-            // A process that holds the store without collecting, such as a pull, leaves collection to any process that wants it.
-            Keeper::Root(root) => match root.own() {
+            ImageKeeper::Absent => None,
+            // An owner that does not collect, such as a pull, leaves collection to other processes.
+            ImageKeeper::Store(store) => match store.own() {
                 Some(_) => None,
                 None => {
                     let agent = RemoteCollection::of_root(socket).await;
                     agent.inspect_err(|error| tracing::debug!(%error, "no agent collects")).ok()
                 }
             },
-            Keeper::Runtime(endpoint) => RemoteCollection::of_endpoint(socket, &endpoint.to_string()).await,
+            ImageKeeper::Runtime(endpoint) => RemoteCollection::of_endpoint(socket, &endpoint.to_string()).await,
         }
     }
 
     /// Returns true if layers become directory trees in this process; `None` if another process unpacks.
     pub(crate) fn unpacks_directories(&self) -> Option<bool> {
         match &self.keeper {
-            Keeper::Root(root) => Some(root.own()?.store().new_layers().format == store::LayerFormat::Dir),
-            Keeper::Nobody | Keeper::Runtime(_) => None,
+            ImageKeeper::Store(store) => Some(store.own()?.store().new_layers().format == store::LayerFormat::Dir),
+            ImageKeeper::Absent | ImageKeeper::Runtime(_) => None,
         }
     }
 
@@ -224,8 +226,8 @@ impl Images {
         if let Some(runtime) = &self.runtime {
             runtime.close().await;
         }
-        if let Keeper::Root(root) = &self.keeper {
-            root.close().await;
+        if let ImageKeeper::Store(store) = &self.keeper {
+            store.close().await;
         }
     }
 }
@@ -271,7 +273,7 @@ fn settings(options: &EngineOptions) -> String {
     oci::Digest::sha256(format!("{registries:?} {images:?} {layers:?}").as_bytes()).to_string()
 }
 
-/// Returns `None` if the process that holds the store is an older one without this call: the command can do without the answer.
+/// Returns `None` if the owner of the store is an older version without this call. The command works without the answer.
 fn optional<T>(answer: cri_api::Result<T>) -> cri_api::Result<Option<T>> {
     match answer {
         Err(error) if matches!(error.kind(), Kind::Unavailable | Kind::Unimplemented) => {

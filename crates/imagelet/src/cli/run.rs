@@ -1,5 +1,5 @@
 //! `imagelet run`: keeps the pods of manifests running until a signal arrives, and with `--listen` also serves images on a CRI socket. In
-//! the foreground: [`super::run_once`]; dry run: [`super::run_dry`].
+//! the foreground: [`super::run_foreground`]; dry run: [`super::run_dry`].
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
         return super::run_dry::run(app, args).await;
     }
     if !args.files.is_empty() {
-        return super::run_once::run(app, args).await;
+        return super::run_foreground::run(app, args).await;
     }
     let reload = ReloadSignal::listen()?;
     match OpenedNode::open(app, args).await? {

@@ -51,7 +51,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let reading = node::reading(&app.config, false);
     let sources = match args.files.as_slice() {
         [] => node::sources(&app.config, &args.manifests),
-        _ => super::run_once::sources(app, args, &reading).await?,
+        _ => super::run_foreground::sources(app, args, &reading).await?,
     };
     let sources = Sources::new(sources, reading.options);
     let (stop, mut desired) = (CancellationToken::new(), sources.desired());

@@ -94,7 +94,7 @@ async fn foreground(app: &App, node: &Node, printed: &mut PrintedStates) -> Outc
         tokio::select! {
             views = &mut finished => break Some(views),
             () = app.stop.cancelled() => break None,
-            heard = changes.changed() => if heard.is_err() { break None },
+            changed = changes.changed() => if changed.is_err() { break None },
         }
     };
     printed.print_changes(app, node)?;
@@ -103,12 +103,12 @@ async fn foreground(app: &App, node: &Node, printed: &mut PrintedStates) -> Outc
     if views.is_none() {
         tracing::info!("ending the pods; a second signal leaves them as they are");
     }
-    let gone = node.agent.end_all(None);
-    tokio::pin!(gone);
+    let ended = node.agent.end_all(None);
+    tokio::pin!(ended);
     loop {
         tokio::select! {
-            () = &mut gone => break,
-            heard = changes.changed() => if heard.is_err() { break },
+            () = &mut ended => break,
+            changed = changes.changed() => if changed.is_err() { break },
         }
         if views.is_none() {
             printed.print_changes(app, node)?;

@@ -1,5 +1,5 @@
-//! The calls of [`Root`]: each is sent to the process that holds the store, and retried with the next owner if that process ended without
-//! an answer. No rule of its own.
+//! The calls of [`SharedStore`]: each is sent to the process that owns the store, and retried with the next owner if that process ended
+//! without an answer. Has no rules of its own.
 
 use std::path::Path;
 
@@ -11,18 +11,18 @@ use cri_api::engine::{
 };
 use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 
-use super::root::{Holder, Root, can_be_repeated};
+use super::shared_store::{SharedStore, StoreOwner, can_be_repeated};
 
-/// Returns the answer of the process that holds the store.
+/// Returns the answer of the process that owns the store.
 macro_rules! ask {
-    ($root:ident, $store:ident => $call:expr) => {
+    ($shared:ident, $store:ident => $call:expr) => {
         loop {
-            let holder = $root.holder();
-            let answer = match &holder {
-                Holder::Own { engine: $store, .. } => $call.await,
-                Holder::Other { remote: $store, .. } => $call.await,
+            let owner = $shared.owner();
+            let answer = match &owner {
+                StoreOwner::Own { engine: $store, .. } => $call.await,
+                StoreOwner::Other { remote: $store, .. } => $call.await,
             };
-            if let Some(answer) = $root.answer_or_retry(&holder, answer).await {
+            if let Some(answer) = $shared.answer_or_retry(&owner, answer).await {
                 break answer;
             }
         }
@@ -30,7 +30,7 @@ macro_rules! ask {
 }
 
 #[async_trait]
-impl ImageService for Root {
+impl ImageService for SharedStore {
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
         ask!(self, store => store.list_images(filter))
     }
@@ -53,7 +53,7 @@ impl ImageService for Root {
 }
 
 #[async_trait]
-impl ImageEngine for Root {
+impl ImageEngine for SharedStore {
     async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
         ask!(self, store => store.inspect_image(image))
     }
@@ -68,13 +68,13 @@ impl ImageEngine for Root {
 
     async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
         loop {
-            let holder = self.holder();
-            let results = match &holder {
-                Holder::Own { engine, .. } => engine.remove_images(images).await,
-                Holder::Other { remote, .. } => remote.remove_images(images).await,
+            let owner = self.owner();
+            let results = match &owner {
+                StoreOwner::Own { engine, .. } => engine.remove_images(images).await,
+                StoreOwner::Other { remote, .. } => remote.remove_images(images).await,
             };
             let first = results.first().and_then(|result| result.clone().err()).map_or(Ok(()), Err);
-            if self.answer_or_retry(&holder, first).await.is_some() {
+            if self.answer_or_retry(&owner, first).await.is_some() {
                 return results;
             }
         }
@@ -129,23 +129,23 @@ impl ImageEngine for Root {
     }
 
     async fn import_images(&self, path: &Path, options: ImportOptions) -> Result<ImportReport> {
-        let (path, holder) = (path.to_owned(), self.holder());
+        let (path, owner) = (path.to_owned(), self.owner());
         // Data read from a pipe cannot be read again. An agent keeps running; any other process may end early.
-        if let Holder::Other { person, remote } = &holder
+        if let StoreOwner::Other { process, remote } = &owner
             && !repeats(path.clone()).await
         {
-            if person.is_agent {
+            if process.is_agent {
                 return remote.import_images(&path, options).await;
             }
-            self.take(&holder).await?;
+            self.take(&owner).await?;
         }
         ask!(self, store => store.import_images(&path, options.clone()))
     }
 
     async fn export_images(&self, images: &[String], path: &Path, options: ExportOptions) -> Result<()> {
-        let (path, holder) = (path.to_owned(), self.holder());
+        let (path, owner) = (path.to_owned(), self.owner());
         // Data written to a pipe cannot be taken back.
-        if let Holder::Other { remote, .. } = &holder
+        if let StoreOwner::Other { remote, .. } = &owner
             && !repeats(path.clone()).await
         {
             return remote.export_images(images, &path, options).await;

@@ -1,6 +1,6 @@
-//! [`Root`]: the embedded store, held by this process or another one. One process holds a store; the first process answers for the others
-//! on the store's socket. When it ends, one of the others takes over: a call that it did not answer is retried. Commands see a store that
-//! is always available. Does not process images itself. Called by [`Images`](super::Images).
+//! [`SharedStore`]: the embedded store, owned by this process or another one. One process owns a store, and serves it to other
+//! processes on the store's socket. When the owner ends, another process takes over, and calls without an answer are retried, so that
+//! the store is always available to commands. Does not process images itself. Called by [`Images`](super::Images).
 
 use std::fmt;
 use std::fs;
@@ -19,41 +19,41 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access::Access;
 
-/// Pause between two checks of a root whose owner does not answer.
+/// Pause between two checks of a store whose owner does not answer.
 const PAUSE: Duration = Duration::from_millis(50);
-/// How long such a process may take to start or to end before the log names it.
+/// Time that an owner may take to start or to end before the log names it.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The embedded store.
-pub(crate) struct Root {
+/// The embedded store of one root directory.
+pub(crate) struct SharedStore {
     options: EngineOptions,
     access: Access,
     stop: CancellationToken,
     /// Guards the current owner of the store.
-    holder: Mutex<Holder>,
+    owner: Mutex<StoreOwner>,
     /// Serialises the search for another owner.
-    looking: tokio::sync::Mutex<()>,
+    search: tokio::sync::Mutex<()>,
 }
 
 /// The owner of the store.
 #[derive(Clone)]
-pub(super) enum Holder {
+pub(super) enum StoreOwner {
     /// This process. The server is dropped before the engine, so that no client asks after the lock is released.
     Own { server: Option<Arc<StoreServer>>, engine: Engine },
     /// Another process.
-    Other { person: Person, remote: RemoteStore },
+    Other { process: OwnerProcess, remote: RemoteStore },
 }
 
-/// The owner of the store, as its lock file describes it.
+/// The process that owns the store, as described by the store's lock file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Person {
+pub(crate) struct OwnerProcess {
     pid: Option<u32>,
     command: Option<String>,
     /// True if the process runs until it is asked to end.
     pub(super) is_agent: bool,
 }
 
-impl fmt::Display for Person {
+impl fmt::Display for OwnerProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.pid, &self.command) {
             (Some(pid), Some(command)) => write!(f, "process {pid} ({command})"),
@@ -63,11 +63,11 @@ impl fmt::Display for Person {
     }
 }
 
-impl Holder {
+impl StoreOwner {
     fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Own { .. }, Self::Own { .. }) => true,
-            (Self::Other { person: one, .. }, Self::Other { person: two, .. }) => one == two,
+            (Self::Other { process: one, .. }, Self::Other { process: two, .. }) => one == two,
             _ => false,
         }
     }
@@ -75,7 +75,7 @@ impl Holder {
 
 /// Why the store is unavailable.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum RootError {
+pub(crate) enum SharedStoreError {
     #[error(transparent)]
     Open(#[from] OpenError),
     /// The process was asked to end while it waited.
@@ -83,106 +83,106 @@ pub(crate) enum RootError {
     Stopped,
 }
 
-impl Root {
-    /// Opens the store, or finds the process that holds it. A process that serves images needs the store for itself: it waits for a command
-    /// that holds the store, and fails if another agent does.
+impl SharedStore {
+    /// Opens the store, or finds the process that owns it. A process that serves images must own the store: it waits for a command that
+    /// owns the store, and fails if another agent does.
     pub(crate) async fn open(
         options: EngineOptions,
         access: &Access,
         stop: &CancellationToken,
-    ) -> std::result::Result<Self, RootError> {
+    ) -> std::result::Result<Self, SharedStoreError> {
         let own = options.store.agent_socket.is_some();
-        let holder = find(&options, access, stop, own).await?;
-        let root = Self {
+        let owner = find_owner(&options, access, stop, own).await?;
+        let store = Self {
             options,
             access: access.clone(),
             stop: stop.clone(),
-            holder: Mutex::new(holder),
-            looking: tokio::sync::Mutex::new(()),
+            owner: Mutex::new(owner),
+            search: tokio::sync::Mutex::new(()),
         };
-        root.name_holder();
-        Ok(root)
+        store.log_owner();
+        Ok(store)
     }
 
     /// Logs which process pulls images for this command.
-    fn name_holder(&self) {
-        if let Holder::Other { person, .. } = self.holder()
+    fn log_owner(&self) {
+        if let StoreOwner::Other { process, .. } = self.owner()
             && self.access.brings
         {
             let root = self.options.root.display();
-            tracing::info!("{root} is held by {person}, which does the work for this command");
+            tracing::info!("{root} is held by {process}, which does the work for this command");
         }
     }
 
     /// Returns the current owner of the store.
-    pub(super) fn holder(&self) -> Holder {
-        self.holder.lock().clone()
+    pub(super) fn owner(&self) -> StoreOwner {
+        self.owner.lock().clone()
     }
 
-    /// Returns the engine, if this process holds the store.
+    /// Returns the engine, if this process owns the store.
     pub(crate) fn own(&self) -> Option<Engine> {
-        match self.holder() {
-            Holder::Own { engine, .. } => Some(engine),
-            Holder::Other { .. } => None,
+        match self.owner() {
+            StoreOwner::Own { engine, .. } => Some(engine),
+            StoreOwner::Other { .. } => None,
         }
     }
 
-    /// Returns the agent that holds the store, if it is another process.
-    pub(crate) fn agent(&self) -> Option<Person> {
-        match self.holder() {
-            Holder::Other { person, .. } if person.is_agent => Some(person),
+    /// Returns the agent that owns the store, if that is another process.
+    pub(crate) fn agent(&self) -> Option<OwnerProcess> {
+        match self.owner() {
+            StoreOwner::Other { process, .. } if process.is_agent => Some(process),
             _ => None,
         }
     }
 
-    /// If this process holds the store, pulls and answers for other processes with `service`.
+    /// If this process owns the store, serves other processes with `service` from now on.
     pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
-        if let Holder::Own { server: Some(server), .. } = self.holder() {
+        if let StoreOwner::Own { server: Some(server), .. } = self.owner() {
             server.answer_with(service);
         }
     }
 
-    /// Returns `answer` as it is, or `None` if `old` no longer holds the store: the call must then be retried with the new owner.
-    pub(super) async fn answer_or_retry<T>(&self, old: &Holder, answer: Result<T>) -> Option<Result<T>> {
+    /// Returns `answer` as it is, or `None` if `old` no longer owns the store, so that the call must be retried with the new owner.
+    pub(super) async fn answer_or_retry<T>(&self, old: &StoreOwner, answer: Result<T>) -> Option<Result<T>> {
         match (&answer, old) {
-            (Err(error), Holder::Other { .. }) if error.kind() == Kind::Unavailable => {}
+            (Err(error), StoreOwner::Other { .. }) if error.kind() == Kind::Unavailable => {}
             _ => return Some(answer),
         }
-        match self.find_again(old, false).await {
+        match self.find_owner_again(old, false).await {
             Ok(true) => None,
             Ok(false) => Some(answer),
             Err(error) => Some(Err(Error::from_source(Kind::FailedPrecondition, &error))),
         }
     }
 
-    /// Waits until this process holds the store itself, for calls that cannot be retried.
-    pub(super) async fn take(&self, old: &Holder) -> Result<()> {
-        let taken = self.find_again(old, true).await;
+    /// Waits until this process owns the store, for calls that cannot be retried.
+    pub(super) async fn take(&self, old: &StoreOwner) -> Result<()> {
+        let taken = self.find_owner_again(old, true).await;
         taken.map(drop).map_err(|error| Error::from_source(Kind::FailedPrecondition, &error))
     }
 
-    /// Finds the owner of the store, and returns true if it is another process than `old`.
-    async fn find_again(&self, old: &Holder, own: bool) -> std::result::Result<bool, RootError> {
-        let _looking = self.looking.lock().await;
-        let now = self.holder();
-        if !now.is(old) && (!own || matches!(now, Holder::Own { .. })) {
+    /// Finds the owner of the store, and returns true if another process than `old` owns it.
+    async fn find_owner_again(&self, old: &StoreOwner, own: bool) -> std::result::Result<bool, SharedStoreError> {
+        let _search = self.search.lock().await;
+        let now = self.owner();
+        if !now.is(old) && (!own || matches!(now, StoreOwner::Own { .. })) {
             return Ok(true);
         }
-        let found = find(&self.options, &self.access, &self.stop, own).await?;
+        let found = find_owner(&self.options, &self.access, &self.stop, own).await?;
         let moved = !found.is(old);
         if moved {
-            *self.holder.lock() = found;
-            self.name_holder();
+            *self.owner.lock() = found;
+            self.log_owner();
         }
         Ok(moved)
     }
 
-    /// Ends background work of a store of this process; other processes are not answered any more.
+    /// If this process owns the store, ends its background work and no longer serves other processes.
     pub(crate) async fn close(&self) {
-        if let Holder::Own { server, engine } = self.holder() {
+        if let StoreOwner::Own { server, engine } = self.owner() {
             if let Some(server) = &server {
                 server.stop().await;
-                // The service that it answered with may keep this store open.
+                // The service that was set may keep this store open.
                 server.answer_with(Arc::new(engine.clone()));
             }
             engine.shutdown().await;
@@ -192,49 +192,49 @@ impl Root {
 
 /// Returns the owner of the store, which is this process if the lock is free. Waits for an owner that neither answers nor releases the
 /// lock, and with `own` for every owner except an agent.
-async fn find(
+async fn find_owner(
     options: &EngineOptions,
     access: &Access,
     stop: &CancellationToken,
     own: bool,
-) -> std::result::Result<Holder, RootError> {
+) -> std::result::Result<StoreOwner, SharedStoreError> {
     let begin = Instant::now();
-    let mut told = false;
+    let mut logged = false;
     loop {
         let error = match Engine::open(options.clone()).await {
-            Ok(engine) => return Ok(Holder::Own { server: answer_others(&options.root, &engine).await, engine }),
+            Ok(engine) => return Ok(StoreOwner::Own { server: serve_others(&options.root, &engine).await, engine }),
             Err(OpenError::Store(error)) => error,
             Err(error) => return Err(error.into()),
         };
         let StoreOpenError::Held { root, pid, command, settings, socket } = &error else {
             return Err(OpenError::Store(error).into());
         };
-        let person = Person { pid: *pid, command: command.clone(), is_agent: socket.is_some() };
-        if person.is_agent && options.store.agent_socket.is_some() {
+        let process = OwnerProcess { pid: *pid, command: command.clone(), is_agent: socket.is_some() };
+        if process.is_agent && options.store.agent_socket.is_some() {
             return Err(OpenError::Store(error).into());
         }
-        let pulls_alike = person.is_agent || *settings == options.store.settings;
-        if !own && (pulls_alike || !access.brings) {
+        let same_settings = process.is_agent || *settings == options.store.settings;
+        if !own && (same_settings || !access.brings) {
             let remote = RemoteStore::of(&options.root);
             // While the owner changes, the lock file may still name the previous one.
-            if remote.holder().await.is_some_and(|answers| person.pid == Some(answers)) {
-                return Ok(Holder::Other { person, remote });
+            if remote.holder().await.is_some_and(|answers| process.pid == Some(answers)) {
+                return Ok(StoreOwner::Other { process, remote });
             }
         }
-        if !told && begin.elapsed() >= GRACE {
-            told = true;
-            let settings = if pulls_alike || own { "" } else { " and pulls by other settings" };
-            tracing::info!("waiting for {person}, which holds {}{settings}", root.display());
+        if !logged && begin.elapsed() >= GRACE {
+            logged = true;
+            let settings = if same_settings || own { "" } else { " and pulls by other settings" };
+            tracing::info!("waiting for {process}, which holds {}{settings}", root.display());
         }
         tokio::select! {
-            () = stop.cancelled() => return Err(RootError::Stopped),
+            () = stop.cancelled() => return Err(SharedStoreError::Stopped),
             () = tokio::time::sleep(PAUSE) => {}
         }
     }
 }
 
-/// Answers other processes for the store of this one. If that fails, they wait until this process ends.
-async fn answer_others(root: &Path, engine: &Engine) -> Option<Arc<StoreServer>> {
+/// Serves the store to other processes. If that fails, they wait until this process ends.
+async fn serve_others(root: &Path, engine: &Engine) -> Option<Arc<StoreServer>> {
     let (root, engine) = (root.to_owned(), Arc::new(engine.clone()));
     let shown = root.display().to_string();
     let started =
@@ -249,7 +249,7 @@ async fn answer_others(root: &Path, engine: &Engine) -> Option<Arc<StoreServer>>
     }
 }
 
-/// Returns false if `path` is a pipe, a socket or a device, which cannot be read or written again from its beginning. Blocks.
+/// Returns false if `path` is a pipe, a socket or a device, which cannot be read or written again from the start. Blocks.
 pub(super) fn can_be_repeated(path: &Path) -> bool {
     match fs::metadata(path) {
         Ok(found) => found.is_file() || found.is_dir(),

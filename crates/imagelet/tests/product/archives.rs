@@ -16,11 +16,11 @@ use crate::support::{Imagelet, Layout, Packing, Scratch};
 type Row<'a> = (&'a str, &'a str, &'a str, i32);
 
 /// A scratch with layouts in it.
-struct Ground {
+struct Fixture {
     scratch: Scratch,
 }
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
         need_root();
         Self { scratch: Scratch::new() }
@@ -77,7 +77,7 @@ const NAME: &str = "registry.example/site/app:1";
 const IMPORTED: &str = "IMPORTED                      IMAGE ID\nregistry.example/site/app:1   {id}\n";
 
 /// A layout with one image, the same as a tar file, and that compressed.
-fn one_image(g: &Ground) -> Image {
+fn one_image(g: &Fixture) -> Image {
     let layout = g.layout("layout");
     let image = g.image(&layout, "one\n");
     layout.name(&image, NAME);
@@ -90,7 +90,7 @@ fn one_image(g: &Ground) -> Image {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn archives_come_compressed_and_from_standard_input() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let image = one_image(&g);
     g.sh("printf 'BZh91AY&SY000000' > a.bz2 && head -c 300 a.tar.xz > cut.xz && head -c 2000 /dev/zero > zeros && mkfifo pipe");
     let rows: &[Row<'_>] = &[
@@ -138,7 +138,7 @@ fn archives_come_compressed_and_from_standard_input() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_ordinary_user_imports_what_the_shell_opened() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let image = one_image(&g);
     g.sh("chmod 600 a.tar a.tar.xz");
     let home = Home::new();
@@ -154,7 +154,7 @@ fn an_ordinary_user_imports_what_the_shell_opened() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_destination_says_what_it_gets() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let image = one_image(&g);
     let imagelet = g.imagelet("store");
     imagelet.ok(&["import", &g.scratch.join("layout").display().to_string()]);
@@ -210,7 +210,7 @@ fn a_destination_says_what_it_gets() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn saved_is_loaded_as_by_podman_and_docker() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let layout = g.layout("layout");
     let (one, two) = (g.image(&layout, "one\n"), g.image(&layout, "two\n"));
     layout.name(&one, NAME);
@@ -276,7 +276,7 @@ fn saved_is_loaded_as_by_podman_and_docker() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn layer_without_its_last_padding_is_imported_and_exported() {
-    let g = Ground::new();
+    let g = Fixture::new();
     g.sh("umoci init --layout u && umoci new --image u:x && mkdir t && echo one > t/file && umoci insert --image u:x t /data");
     for format in ["dir", "erofs"] {
         let imagelet = g.imagelet(format).global("--layer-format", format);
@@ -293,7 +293,7 @@ fn layer_without_its_last_padding_is_imported_and_exported() {
 }
 
 /// A layout with two images, a chart and a blob.
-fn mixed(g: &Ground) -> (Image, Image) {
+fn mixed(g: &Fixture) -> (Image, Image) {
     let layout = g.layout("mixed");
     let (one, two) = (g.image(&layout, "one\n"), g.image(&layout, "two\n"));
     layout.name(&one, NAME);
@@ -313,7 +313,7 @@ fn mixed(g: &Ground) -> (Image, Image) {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_is_no_image_is_passed_by_and_one_of_several_is_chosen() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let (one, two) = mixed(&g);
     let passed_by = " WARN mixed: note is no container image and was passed by: of media type \"text/plain\"\n\
          \u{20}WARN mixed: registry.example/site/chart:3 is no container image and was passed by: its config has media type \
@@ -360,7 +360,7 @@ fn what_is_no_image_is_passed_by_and_one_of_several_is_chosen() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn other_platforms_come_and_go() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let layout = g.layout("many");
     let arm = json!({"architecture": "arm64", "os": "linux"});
     let own = images::platform();
@@ -450,7 +450,7 @@ fn other_platforms_come_and_go() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn archives_use_the_commands_own_standard_streams_while_an_agent_runs() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let image = one_image(&g);
     let imagelet = g.imagelet("store").global("--log-level", "warn");
     let _agent = imagelet.serve(&g.scratch.join("serve.sock"));

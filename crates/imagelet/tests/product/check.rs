@@ -16,12 +16,12 @@ use crate::support::scene::Scene;
 use crate::support::{Imagelet, Packing};
 
 /// A store with two images on one base.
-struct Workshop {
+struct Fixture {
     s: Scene,
     names: [String; 2],
 }
 
-impl Workshop {
+impl Fixture {
     fn new() -> Self {
         let s = Scene::shaped(FORMAT);
         let base = s.file_layer("base/file", noise(300_000), Packing::Gzip);
@@ -31,7 +31,7 @@ impl Workshop {
             images::write(&tree.join(format!("{name}/empty")), "");
             images::settle(&tree);
             let own = s.layout.layer(&tree, Packing::Gzip);
-            // A mark that stands in the config and nowhere else.
+            // A mark that only the config contains.
             let config = json!({"Cmd": ["/bin/sh"], "Labels": {"mark": format!("mark-of-{name}-in-its-config")}});
             s.layout.image_for(&[base.clone(), own], &config, &images::platform())
         });
@@ -41,8 +41,8 @@ impl Workshop {
         Self { s, names }
     }
 
-    /// The one file of the store's layers which has that of an image, whose path ends so: that very file, or the EROFS file of
-    /// its layer.
+    /// Returns the file of the store's layers with the content of an image's file whose path ends so: that file, or the EROFS file
+    /// of its layer.
     #[track_caller]
     fn file(&self, end: &str) -> PathBuf {
         fn below(directory: &Path, is_it: &dyn Fn(&Path) -> bool, found: &mut Vec<PathBuf>) {
@@ -178,7 +178,7 @@ fn overwrite(path: &Path, at: usize, bytes: &[u8]) {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn untouched_store_passes_the_check() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     w.is_sound();
     let report = w.check(&[]).1;
     assert_eq!((&report["imagesChecked"], &report["layersChecked"]), (&json!(2), &json!(3)), "{report:#}");
@@ -188,7 +188,7 @@ fn untouched_store_passes_the_check() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_flipped_byte_makes_one_image_absent() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     w.flip("left/file");
     w.is_found_and_repaired("damagedLayer", &[0]);
 }
@@ -196,7 +196,7 @@ fn a_flipped_byte_makes_one_image_absent() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     w.flip("base/file");
     w.is_found_and_repaired("damagedLayer", &[0, 1]);
 }
@@ -204,7 +204,7 @@ fn a_flipped_byte_of_a_shared_layer_makes_all_its_images_absent() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_deleted_file_makes_its_image_absent() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     fs::remove_file(w.file("right/file")).expect("remove a file");
     // The removed file is one file of a directory layer, or the whole EROFS layer.
     w.is_found_and_repaired(if FORMAT == "dir" { "damagedLayer" } else { "missingLayer" }, &[1]);
@@ -213,7 +213,7 @@ fn a_deleted_file_makes_its_image_absent() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_has_no_content_is_looked_at_file_by_file() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     if FORMAT == "dir" {
         fs::remove_file(w.s.scratch.join("store/layers").join(w.layer("right/file")).join("fs/right/empty"))
             .expect("remove a file");
@@ -229,7 +229,7 @@ fn what_has_no_content_is_looked_at_file_by_file() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_truncated_file_makes_its_image_absent() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     fs::File::options().write(true).open(w.file("right/file")).and_then(|f| f.set_len(100)).expect("truncate");
     w.is_found_and_repaired("damagedLayer", &[1]);
 }
@@ -237,7 +237,7 @@ fn a_truncated_file_makes_its_image_absent() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn missing_layer_makes_its_image_absent() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     fs::remove_dir_all(w.s.scratch.join("store/layers").join(w.layer("left/file"))).expect("remove a layer");
     w.is_found_and_repaired("missingLayer", &[0]);
 }
@@ -245,7 +245,7 @@ fn missing_layer_makes_its_image_absent() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_damaged_document_makes_its_image_absent() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     let database = w.s.scratch.join("store/meta.redb");
     let mut bytes = fs::read(&database).expect("read the database");
     let (mark, other) = (b"mark-of-left-in-its-config", b"mark-of-left-in-its-c0nfig");
@@ -261,7 +261,7 @@ fn a_damaged_document_makes_its_image_absent() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn unknown_directory_is_swept() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     // Beneath an agent that runs: what opens the store sweeps anyway.
     let agent = w.s.imagelet.serve(&w.s.scratch.join("cri.sock"));
     let orphan = w.s.scratch.join("store/layers/999999");
@@ -280,7 +280,7 @@ fn unknown_directory_is_swept() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn what_was_written_last_before_a_kill_is_looked_at_by_the_next() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     w.s.imagelet.ok(&["rmi", &w.names[0]]);
     let agent = w.s.imagelet.serve(&w.s.scratch.join("cri.sock"));
     let through = Imagelet::remote(&format!("unix://{}", w.s.scratch.join("cri.sock").display()));

@@ -57,8 +57,8 @@ const TROUBLES: &[Trouble] = &[
     trouble("mounts fail", Class::Mount, Errno::IO, true),
 ];
 
-/// The environment of each fault.
-struct Ground {
+/// A store with one image, and an image that commands pull and remove, for each fault.
+struct Fixture {
     _scene: Scene,
     imagelet: Imagelet,
     /// The places whose calls count: the store and the mount points.
@@ -72,7 +72,7 @@ struct Ground {
 /// The content of a file of the image that is pulled and removed.
 const CONTENT: &str = "the upper layer has it\n";
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
         let s = Scene::shaped(FORMAT);
         let memory = s.scratch.directory("memory");
@@ -100,15 +100,15 @@ impl Ground {
 
     fn has_moving(&self) -> bool {
         let ids = self.imagelet.ids();
-        assert!(ids.contains(&self.kept.1.id), "what was there before is there");
+        assert!(ids.contains(&self.kept.1.id), "the kept image is present");
         ids.contains(&self.moving.1.id)
     }
 
-    fn bring(&self) {
+    fn pull_moving(&self) {
         self.imagelet.ok(&["pull", "-q", &self.moving.0]);
     }
 
-    fn take_away(&self) {
+    fn remove_moving(&self) {
         if self.has_moving() {
             self.imagelet.ok(&["rmi", &self.moving.0]);
         }
@@ -162,15 +162,15 @@ impl Ground {
     }
 }
 
-/// A command.
-struct Work {
+/// A command under test.
+struct Operation {
     name: &'static str,
-    args: fn(&Ground) -> Vec<String>,
-    /// Brings the ground to where the command begins.
-    before: fn(&Ground),
-    /// Returns true if the work is done. `stdout`: of a run that succeeded.
-    is_done: fn(&Ground, Option<&str>) -> bool,
-    /// The kinds of calls in which it may fail.
+    args: fn(&Fixture) -> Vec<String>,
+    /// Prepares the store for the command.
+    before: fn(&Fixture),
+    /// Returns true if the command has had its effect. `stdout` is the output of a run that succeeded.
+    is_done: fn(&Fixture, Option<&str>) -> bool,
+    /// The kinds of calls that may fail in the command.
     classes: &'static [Class],
 }
 
@@ -182,57 +182,57 @@ fn words(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).to_owned()).collect()
 }
 
-const PULL: Work = Work {
+const PULL: Operation = Operation {
     name: "pull",
     args: |g| words(&["pull", &g.moving.0]),
-    before: Ground::take_away,
+    before: Fixture::remove_moving,
     is_done: |g, _| g.has_moving(),
     classes: PULLS,
 };
 
-const ENSURE: Work = Work {
+const ENSURE: Operation = Operation {
     name: "ensure",
     args: |g| words(&["ensure", "-f", &g.manifest]),
-    before: Ground::take_away,
+    before: Fixture::remove_moving,
     is_done: |g, _| g.has_moving(),
     classes: PULLS,
 };
 
-const RMI: Work = Work {
+const RMI: Operation = Operation {
     name: "rmi",
     args: |g| words(&["rmi", &g.moving.0]),
-    before: Ground::bring,
+    before: Fixture::pull_moving,
     is_done: |g, _| !g.has_moving(),
     classes: FILES,
 };
 
-const GC: Work = Work {
+const GC: Operation = Operation {
     name: "gc",
     args: |_| words(&["gc", "--all-unused"]),
-    before: Ground::bring,
+    before: Fixture::pull_moving,
     is_done: |g, _| !g.has_moving(),
     classes: FILES,
 };
 
-const CONVERT: Work = Work {
+const CONVERT: Operation = Operation {
     name: "convert",
     args: |g| words(&["convert", "--to", if FORMAT == "dir" { "erofs" } else { "dir" }, &g.moving.0]),
     before: |g| {
         // The layer below is the other image's as well.
-        g.take_away();
+        g.remove_moving();
         g.imagelet.ok(&["convert", "--to", FORMAT, "--all"]);
-        g.bring();
+        g.pull_moving();
     },
     is_done: |g, _| g.shapes() == if FORMAT == "dir" { (0, 3) } else { (3, 0) },
     classes: FILES,
 };
 
-const MOUNT: Work = Work {
+const MOUNT: Operation = Operation {
     name: "mount",
     args: |g| words(&["mount", &g.moving.0, &g.target.display().to_string()]),
     before: |g| {
         g.unmount();
-        g.bring();
+        g.pull_moving();
     },
     is_done: |g, _| {
         let mounted = g.is_mounted();
@@ -244,37 +244,37 @@ const MOUNT: Work = Work {
     classes: MOUNTS,
 };
 
-const UNMOUNT: Work = Work {
+const UNMOUNT: Operation = Operation {
     name: "unmount",
     args: |g| words(&["unmount", &g.target.display().to_string()]),
     before: |g| {
-        g.bring();
+        g.pull_moving();
         g.mount();
     },
     is_done: |g, _| !g.is_mounted(),
     classes: MOUNTS,
 };
 
-const CAT: Work = Work {
+const CAT: Operation = Operation {
     name: "cat",
     args: |g| words(&["cat", &g.moving.0, "/d/upper"]),
-    before: Ground::bring,
+    before: Fixture::pull_moving,
     is_done: |_, stdout| stdout.is_none_or(|said| said == CONTENT),
     classes: FILES,
 };
 
-const LS: Work = Work {
+const LS: Operation = Operation {
     name: "ls",
     args: |g| words(&["ls", &g.moving.0, "/d"]),
-    before: Ground::bring,
+    before: Fixture::pull_moving,
     is_done: |_, stdout| stdout.is_none_or(|said| ["base", "large", "upper"].iter().all(|name| said.contains(name))),
     classes: FILES,
 };
 
-const CHECK: Work = Work {
+const CHECK: Operation = Operation {
     name: "check",
     args: |_| words(&["check", "--deep"]),
-    before: Ground::bring,
+    before: Fixture::pull_moving,
     is_done: |_, _| true,
     classes: FILES,
 };
@@ -287,19 +287,19 @@ struct FaultCounts {
     bad: Vec<String>,
 }
 
-fn try_each(works: &[Work]) {
-    let g = Ground::new();
+fn try_each(operations: &[Operation]) {
+    let g = Fixture::new();
     #[expect(clippy::disallowed_methods, reason = "the long form of a test is asked for by the environment")]
     let all = std::env::var("IMAGELET_FAULTS").is_ok_and(|value| value == "all");
     let mut found = FaultCounts::default();
-    for (number, work) in works.iter().enumerate() {
+    for (number, operation) in operations.iter().enumerate() {
         let mut counted: BTreeMap<Class, u32> = BTreeMap::new();
         for (place, trouble) in TROUBLES.iter().enumerate() {
-            if !work.classes.contains(&trouble.class) {
+            if !operation.classes.contains(&trouble.class) {
                 continue;
             }
-            let calls = *counted.entry(trouble.class).or_insert_with(|| count(&g, work, trouble.class));
-            assert!(calls > 0 || work.name == "unmount", "{}: no call of {:?}", work.name, trouble.class);
+            let calls = *counted.entry(trouble.class).or_insert_with(|| count(&g, operation, trouble.class));
+            assert!(calls > 0 || operation.name == "unmount", "{}: no call of {:?}", operation.name, trouble.class);
             // Each trouble of a command elsewhere, and the same trouble of another command elsewhere as well.
             let few = |number: usize| u32::try_from(number).expect("few");
             let at = 1 + calls * few((place * 7 + number * 5) % TROUBLES.len()) / few(TROUBLES.len());
@@ -311,8 +311,8 @@ fn try_each(works: &[Work]) {
                     at: u16::try_from(at).expect("not so many calls"),
                     lasting: trouble.lasting,
                 };
-                let context = format!("{}: {}, call {at} of {calls}", work.name, trouble.name);
-                let tried = catch_unwind(AssertUnwindSafe(|| attempt(&g, work, &context, fault)));
+                let context = format!("{}: {}, call {at} of {calls}", operation.name, trouble.name);
+                let tried = catch_unwind(AssertUnwindSafe(|| attempt(&g, operation, &context, fault)));
                 match tried {
                     Ok(end) => *found.codes.entry(end).or_default() += 1,
                     Err(panic) => {
@@ -331,27 +331,27 @@ fn try_each(works: &[Work]) {
 }
 
 /// How many calls of this kind the command makes.
-fn count(g: &Ground, work: &Work, class: Class) -> u32 {
-    (work.before)(g);
-    let args = (work.args)(g);
+fn count(g: &Fixture, operation: &Operation, class: Class) -> u32 {
+    (operation.before)(g);
+    let args = (operation.args)(g);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let none = Fault { class, errno: Errno::IO, at: u16::MAX, lasting: false };
     let (done, traced) = g.imagelet.faulty(&args, &g.memory, none);
-    assert_eq!(done.code, Some(0), "{}: without a fault, {}: {}", work.name, traced.end, done.stderr);
+    assert_eq!(done.code, Some(0), "{}: without a fault, {}: {}", operation.name, traced.end, done.stderr);
     traced.calls
 }
 
-/// Runs the work with a fault and checks the result. Returns how the run ended.
-fn attempt(g: &Ground, work: &Work, context: &str, fault: Fault) -> String {
-    (work.before)(g);
-    let args = (work.args)(g);
+/// Runs the operation with a fault and checks the result. Returns how the run ended.
+fn attempt(g: &Fixture, operation: &Operation, context: &str, fault: Fault) -> String {
+    (operation.before)(g);
+    let args = (operation.args)(g);
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let (done, traced) = g.imagelet.faulty(&args, &g.memory, fault);
     let said = &done.stderr;
     let context = &format!("{context}: {}, exit code {:?}", traced.last.join(", "), done.code);
     assert!(!said.contains("panicked at") && !said.contains("fault of the program"), "{context}:\n{said}");
     let stdout = (done.code == Some(0)).then_some(done.stdout.as_str());
-    let is_done = (work.is_done)(g, stdout);
+    let is_done = (operation.is_done)(g, stdout);
     match done.code {
         Some(0) => assert!(is_done, "{context}: what is said to be done is done:\n{said}"),
         Some(1 | 69) => {
@@ -361,11 +361,11 @@ fn attempt(g: &Ground, work: &Work, context: &str, fault: Fault) -> String {
         }
         _ => panic!("{context}: {}:\n{said}", traced.end),
     }
-    if work.name != "check" && done.code != Some(0) {
+    if operation.name != "check" && done.code != Some(0) {
         if !is_done {
             g.imagelet.ok(&args);
         }
-        assert!((work.is_done)(g, None), "{context}: the next try has done it");
+        assert!((operation.is_done)(g, None), "{context}: the next try has done it");
     }
     g.check_store(context);
     traced.end

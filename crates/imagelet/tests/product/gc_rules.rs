@@ -12,7 +12,7 @@ use crate::support::scene::Scene;
 use crate::support::{Containerd, Imagelet};
 
 /// A place for images, and imagelet with rules for it.
-struct Ground {
+struct Fixture {
     imagelet: Imagelet,
     _agent: Option<Daemon>,
     _containerd: Option<Containerd>,
@@ -26,7 +26,7 @@ fn rules(s: &Scene, imagelet: Imagelet) -> Imagelet {
         .global("--pod-infra-container-image", &s.registry.name("infra/pause:1"))
 }
 
-impl Ground {
+impl Fixture {
     fn embedded() -> Self {
         let s = Scene::new();
         // A disk to which no other process writes.
@@ -35,9 +35,9 @@ impl Ground {
     }
 
     fn agent() -> Self {
-        let ground = Self::embedded();
-        let agent = ground.imagelet.serve(&ground.s.scratch.join("cri.sock"));
-        Self { _agent: Some(agent), ..ground }
+        let fixture = Self::embedded();
+        let agent = fixture.imagelet.serve(&fixture.s.scratch.join("cri.sock"));
+        Self { _agent: Some(agent), ..fixture }
     }
 
     fn containerd() -> Self {
@@ -134,32 +134,32 @@ impl Ground {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn rules_hold_on_the_embedded_store() {
-    Ground::embedded().holds();
+    Fixture::embedded().holds();
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn rules_hold_through_an_agent() {
-    Ground::agent().holds();
+    Fixture::agent().holds();
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn rules_hold_on_containerd() {
-    Ground::containerd().holds();
+    Fixture::containerd().holds();
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn two_that_collect_do_not_come_into_each_others_way() {
-    let ground = Ground::embedded();
-    ground.pull(&["team/web:1", "team/web:2", "team/web:3", "tool/x:1", "tool/x:2"]);
-    let mut children: Vec<_> = (0..4).map(|_| ground.imagelet.spawn(&["gc", "--all-unused"])).collect();
+    let fixture = Fixture::embedded();
+    fixture.pull(&["team/web:1", "team/web:2", "team/web:3", "tool/x:1", "tool/x:2"]);
+    let mut children: Vec<_> = (0..4).map(|_| fixture.imagelet.spawn(&["gc", "--all-unused"])).collect();
     for child in &mut children {
         let status = crate::support::cli::end_of(child);
         // The store has one owner: a command that starts meanwhile waits or reports it.
         assert!(matches!(status.code(), Some(0 | 1 | 69)), "{status}");
     }
-    assert_eq!(ground.imagelet.ids(), Vec::<String>::new());
-    assert!(ground.s.scratch.join("disk/store/image_gc").exists());
+    assert_eq!(fixture.imagelet.ids(), Vec::<String>::new());
+    assert!(fixture.s.scratch.join("disk/store/image_gc").exists());
 }

@@ -69,7 +69,7 @@ fn measure(path: &Path) -> u64 {
 }
 
 /// The state of the store after a kill.
-struct Left {
+struct StoreState {
     /// The image is in the store.
     present: bool,
     /// Blobs of the layers that were whole already.
@@ -90,7 +90,7 @@ struct Store<'a> {
 impl Store<'_> {
     /// Asserts that the store holds what the records say, and nothing else.
     #[track_caller]
-    fn check(&self, imagelet: &Imagelet, context: &str) -> Left {
+    fn check(&self, imagelet: &Imagelet, context: &str) -> StoreState {
         let usage = imagelet.json(&["df"]);
         let ids: Vec<&str> =
             usage["images"].as_array().expect("a list").iter().filter_map(|image| image["id"].as_str()).collect();
@@ -117,7 +117,7 @@ impl Store<'_> {
             record["blob"].as_str().expect("a digest").to_owned()
         };
         let whole = names.iter().filter(|name| name.ends_with(".layer")).map(record).collect();
-        Left { present, whole, parts }
+        StoreState { present, whole, parts }
     }
 }
 

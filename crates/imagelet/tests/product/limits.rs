@@ -17,23 +17,23 @@ use crate::support::{Imagelet, Packing};
 
 const FORMATS: [&str; 2] = ["erofs", "dir"];
 
-struct Ground {
+struct Fixture {
     s: Scene,
     kept: (String, Image),
     moving: (String, Image),
 }
 
-/// How a pull ended.
+/// End of a command under a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
+enum CommandEnd {
     Done,
-    /// With a line.
+    /// The command failed with a message.
     Refused,
-    /// By a signal, for want of memory.
+    /// The process was killed for lack of memory.
     Ended,
 }
 
-impl Ground {
+impl Fixture {
     fn new() -> Self {
         let s = Scene::new();
         let base = s.file_layer("base", noise_of("base", 3000), Packing::Gzip);
@@ -52,38 +52,41 @@ impl Ground {
 
     /// Runs a command that is started through these words. The answer is how it ended.
     #[track_caller]
-    fn run(imagelet: &Imagelet, through: &[&str], args: &[&str], cause: &str) -> End {
+    fn run(imagelet: &Imagelet, through: &[&str], args: &[&str], cause: &str) -> CommandEnd {
         let context = &through.join(" ");
         let mut child = imagelet.clone().through(through).spawn(args);
         let status = crate::support::cli::end_of(&mut child);
         let said = std::io::read_to_string(child.stderr.take().expect("piped")).expect("text");
         assert!(!said.contains("panicked at"), "{context}:\n{said}");
         match (status.code(), status.signal()) {
-            (Some(0), _) => End::Done,
+            (Some(0), _) => CommandEnd::Done,
             (Some(1), _) => {
                 let errors: Vec<&str> = said.lines().filter(|line| line.starts_with("error: ")).collect();
                 assert!(errors.len() == 1 && errors[0].contains(cause), "{context}: {cause}:\n{said}");
-                End::Refused
+                CommandEnd::Refused
             }
             // The loader's words where the program finds no room: none of it has run.
-            (Some(127), _) if said.contains("error while loading shared libraries") => End::Ended,
+            (Some(127), _) if said.contains("error while loading shared libraries") => CommandEnd::Ended,
             // The ways in which a program ends that gets no memory, by itself or by the kernel.
-            (_, Some(6 | 9 | 11)) => End::Ended,
+            (_, Some(6 | 9 | 11)) => CommandEnd::Ended,
             _ => panic!("{context}: {status}:\n{said}"),
         }
     }
 
     /// Runs a pull through these words, and checks the state afterwards.
     #[track_caller]
-    fn pull(&self, format: &str, through: &[&str], cause: &str) -> End {
+    fn pull(&self, format: &str, through: &[&str], cause: &str) -> CommandEnd {
         let context = &through.join(" ");
         let imagelet = self.s.imagelet.clone().global("--layer-format", format);
         let end = Self::run(&imagelet, through, &["pull", &self.moving.0], cause);
         let ids = self.s.imagelet.ids();
         assert!(ids.contains(&self.kept.1.id), "{context}: what was there before is there");
-        assert!(end != End::Done || ids.contains(&self.moving.1.id), "{context}: what is told is so");
-        assert!(end != End::Refused || !ids.contains(&self.moving.1.id), "{context}: what failed is not there");
-        if end != End::Done {
+        assert!(end != CommandEnd::Done || ids.contains(&self.moving.1.id), "{context}: a reported success is true");
+        assert!(
+            end != CommandEnd::Refused || !ids.contains(&self.moving.1.id),
+            "{context}: a failed pull leaves no image"
+        );
+        if end != CommandEnd::Done {
             imagelet.ok(&["pull", &self.moving.0]);
         }
         // Layers that the ended pull had completed were used again.
@@ -94,7 +97,7 @@ impl Ground {
 
     /// Runs a collection through these words, and checks the state afterwards.
     #[track_caller]
-    fn collect(&self, format: &str, through: &[&str], cause: &str) -> End {
+    fn collect(&self, format: &str, through: &[&str], cause: &str) -> CommandEnd {
         let context = &through.join(" ");
         let imagelet = self.s.imagelet.clone().hasty().global("--layer-format", format);
         imagelet.ok(&["pull", &self.moving.0]);
@@ -103,7 +106,7 @@ impl Ground {
         let ids = imagelet.ids();
         assert!(ids.contains(&self.kept.1.id), "{context}: what is pinned is there");
         let is_there = ids.contains(&self.moving.1.id);
-        assert!(end != End::Done || !is_there, "{context}: what is told is so");
+        assert!(end != CommandEnd::Done || !is_there, "{context}: a reported success is true");
         self.check(context);
         imagelet.ok(&["gc", "--all-unused"]);
         assert_eq!(imagelet.ids(), [self.kept.1.id.as_str()], "{context}");
@@ -122,71 +125,71 @@ impl Ground {
     }
 }
 
-/// Does it at each limit. The lowest must be refused, and the highest must do.
+/// Runs the step at each limit. It must fail at the lowest limit and succeed at the highest.
 #[track_caller]
-fn at_each(limits: &[u64], mut it: impl FnMut(&str, u64) -> End) {
-    let ends: Vec<(u64, End)> =
-        limits.iter().enumerate().map(|(n, limit)| (*limit, it(FORMATS[n % 2], *limit))).collect();
+fn at_each(limits: &[u64], mut step: impl FnMut(&str, u64) -> CommandEnd) {
+    let ends: Vec<(u64, CommandEnd)> =
+        limits.iter().enumerate().map(|(n, limit)| (*limit, step(FORMATS[n % 2], *limit))).collect();
     writeln!(std::io::stdout(), "{ends:?}").expect("writes");
-    assert_ne!(ends[0].1, End::Done, "{ends:?}");
-    assert_eq!(ends.last().map(|end| end.1), Some(End::Done), "{ends:?}");
+    assert_ne!(ends[0].1, CommandEnd::Done, "{ends:?}");
+    assert_eq!(ends.last().map(|end| end.1), Some(CommandEnd::Done), "{ends:?}");
 }
 
-/// [`Ground::pull`] or [`Ground::collect`].
-type It = fn(&Ground, &str, &[&str], &str) -> End;
+/// A step of a test: [`Fixture::pull`] or [`Fixture::collect`].
+type Step = fn(&Fixture, &str, &[&str], &str) -> CommandEnd;
 
 #[track_caller]
-fn through_prlimit(it: It, limits: &[u64], limit: &str, cause: &str) {
-    let g = Ground::new();
+fn through_prlimit(step: Step, limits: &[u64], limit: &str, cause: &str) {
+    let g = Fixture::new();
     let prlimit = tool("prlimit");
     let program = prlimit.get_program().display().to_string();
-    at_each(limits, |format, most| it(&g, format, &[&program, &format!("--{limit}={most}")], cause));
+    at_each(limits, |format, most| step(&g, format, &[&program, &format!("--{limit}={most}")], cause));
 }
 
 #[track_caller]
-fn through_cgroup(cgroup: impl Fn(&Ground) -> Cgroup, it: It, limits: &[u64], unit: u64, cause: &str) {
-    let g = Ground::new();
+fn through_cgroup(cgroup: impl Fn(&Fixture) -> Cgroup, step: Step, limits: &[u64], unit: u64, cause: &str) {
+    let g = Fixture::new();
     let cgroup = cgroup(&g);
     let words = cgroup.words();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     at_each(limits, |format, most| {
         cgroup.set(most * unit);
-        it(&g, format, &words, cause)
+        step(&g, format, &words, cause)
     });
 }
 
-fn of_threads(it: It, limits: &[u64]) {
-    let cgroup = |g: &Ground| Cgroup::of_threads(&g.s.scratch, 1);
-    through_cgroup(cgroup, it, limits, 1, "Resource temporarily unavailable");
+fn of_threads(step: Step, limits: &[u64]) {
+    let cgroup = |g: &Fixture| Cgroup::of_threads(&g.s.scratch, 1);
+    through_cgroup(cgroup, step, limits, 1, "Resource temporarily unavailable");
 }
 
-fn of_memory(it: It, mebibytes: &[u64]) {
-    through_cgroup(|g: &Ground| Cgroup::of_memory(&g.s.scratch, 1 << 30), it, mebibytes, 1 << 20, "");
+fn of_memory(step: Step, mebibytes: &[u64]) {
+    through_cgroup(|g: &Fixture| Cgroup::of_memory(&g.s.scratch, 1 << 30), step, mebibytes, 1 << 20, "");
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_few_threads() {
-    of_threads(Ground::pull, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 40]);
+    of_threads(Fixture::pull, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 40]);
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_few_threads() {
-    of_threads(Ground::collect, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 40]);
+    of_threads(Fixture::collect, &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 40]);
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_few_descriptors() {
-    through_prlimit(Ground::pull, &[8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 64], "nofile", "Too many open files");
+    through_prlimit(Fixture::pull, &[8, 10, 12, 14, 16, 18, 20, 24, 28, 32, 64], "nofile", "Too many open files");
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_few_descriptors() {
     through_prlimit(
-        Ground::collect,
+        Fixture::collect,
         &[8, 10, 11, 12, 13, 14, 15, 16, 17, 18, 20, 24, 32],
         "nofile",
         "Too many open files",
@@ -196,7 +199,7 @@ fn a_collection_with_few_descriptors() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_short_files() {
-    through_prlimit(Ground::pull, &[0, 1000, 100_000, 900_000, 1 << 20, 64 << 20], "fsize", "File too large");
+    through_prlimit(Fixture::pull, &[0, 1000, 100_000, 900_000, 1 << 20, 64 << 20], "fsize", "File too large");
 }
 
 const ADDRESSES: [u64; 11] = [60, 80, 100, 120, 140, 160, 200, 250, 300, 400, 4000];
@@ -204,32 +207,32 @@ const ADDRESSES: [u64; 11] = [60, 80, 100, 120, 140, 160, 200, 250, 300, 400, 40
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_few_addresses() {
-    through_prlimit(Ground::pull, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
+    through_prlimit(Fixture::pull, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_few_addresses() {
-    through_prlimit(Ground::collect, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
+    through_prlimit(Fixture::collect, &ADDRESSES.map(|mebibytes| mebibytes << 20), "as", "");
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_pull_with_little_memory() {
-    of_memory(Ground::pull, &[3, 4, 5, 6, 8, 10, 14, 20, 64]);
+    of_memory(Fixture::pull, &[3, 4, 5, 6, 8, 10, 14, 20, 64]);
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_collection_with_little_memory() {
-    of_memory(Ground::collect, &[2, 3, 4, 5, 6, 7, 8, 10, 14, 64]);
+    of_memory(Fixture::collect, &[2, 3, 4, 5, 6, 7, 8, 10, 14, 64]);
 }
 
 /// Clients that take every descriptor which an agent may have.
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn agent_without_descriptors_recovers_when_some_are_free() {
-    let g = Ground::new();
+    let g = Fixture::new();
     let prlimit = tool("prlimit").get_program().display().to_string();
     let socket = g.s.scratch.join("cri.sock");
     let mut agent = g.s.imagelet.clone().through(&[&prlimit, "--nofile=48"]).serve(&socket);

@@ -19,16 +19,16 @@ use crate::support::scene::Scene;
 use crate::support::{Imagelet, Layout, Packing};
 
 /// Name, time of creation, labels, and bytes of the only file.
-type Made = (&'static str, &'static str, &'static [(&'static str, &'static str)], usize);
+type TestImage = (&'static str, &'static str, &'static [(&'static str, &'static str)], usize);
 
-const IMAGES: [Made; 4] = [
+const IMAGES: [TestImage; 4] = [
     ("docker.io/library/app:1", "2025-01-01T00:00:00Z", &[("tier", "web"), ("team", "a")], 3_000_000),
     ("docker.io/library/app:2", "2026-01-01T00:00:00Z", &[("tier", "db")], 1_000_000),
     ("quay.io/team/tool:v1", "2024-06-01T12:00:00Z", &[], 2_000_000),
     // Loses its name to the one below, whose name is the same.
     ("docker.io/library/old:1", "2023-01-01T00:00:00Z", &[], 500_000),
 ];
-const OVER: Made = ("docker.io/library/old:1", "2023-02-01T00:00:00Z", &[], 400_000);
+const OVER: TestImage = ("docker.io/library/old:1", "2023-02-01T00:00:00Z", &[], 400_000);
 
 /// A store with these images; the answer is their ids: of the four, and of the one that took a name.
 fn import(imagelet: &Imagelet, layouts: &Path) -> Vec<String> {

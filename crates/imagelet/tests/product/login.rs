@@ -15,8 +15,8 @@ use crate::support::scene::Scene;
 
 const USER: (&str, &str) = ("ada", "hornbeam-and-hazel");
 
-/// A registry in TLS that wants a password, and a person with a home, who trusts its authority.
-struct Person {
+/// A registry with TLS and a password, and a home directory whose user trusts its authority.
+struct Fixture {
     imagelet: Imagelet,
     registry: GuardedRegistry,
     image: String,
@@ -25,7 +25,7 @@ struct Person {
     s: Scene,
 }
 
-impl Person {
+impl Fixture {
     fn new() -> Self {
         let s = Scene::new();
         let (_, image) = s.push_file("team/app:1", "a", "a");
@@ -68,7 +68,7 @@ fn text(path: &Path) -> String {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn people_log_in_and_out() {
-    let p = Person::new();
+    let p = Fixture::new();
     let host = p.registry.host.as_str();
     let file = p.s.scratch.join("runtime/containers/auth.json");
     let login = ["login", "-u", USER.0, "--password-stdin", host];
@@ -115,7 +115,7 @@ fn people_log_in_and_out() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn dockers_file_and_its_helper_are_used_where_they_are_there() {
-    let p = Person::new();
+    let p = Fixture::new();
     let host = p.registry.host.as_str();
     let docker = p.s.scratch.join("docker/config.json");
     fs::create_dir_all(docker.parent().expect("has one")).expect("a directory");
@@ -152,7 +152,7 @@ fn dockers_file_and_its_helper_are_used_where_they_are_there() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn credentials_of_peoples_tools_count_for_people() {
-    let p = Person::new();
+    let p = Fixture::new();
     let host = p.registry.host.clone();
     // The place of the file, its path, the location of the credential, and a variable that names the place.
     let rows = [
@@ -181,7 +181,7 @@ fn credentials_of_peoples_tools_count_for_people() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_file_is_given_by_its_name_and_a_refused_credential_is_named() {
-    let p = Person::new();
+    let p = Fixture::new();
     let good = p.write("good.json", USER);
     let imagelet = p.imagelet.clone().global("--docker-config-path", &good);
     assert!(p.pulls(&imagelet).contains(&format!("file {good}\"")));
@@ -226,7 +226,7 @@ fn a_file_is_given_by_its_name_and_a_refused_credential_is_named() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_registry_on_loopback_may_listen_in_tls() {
-    let p = Person::new();
+    let p = Fixture::new();
     let file = p.write("good.json", USER);
     // Nothing is configured for the host.
     let imagelet = p.s.imagelet.clone().global("--docker-config-path", &file);
@@ -255,7 +255,7 @@ fn a_registry_on_loopback_may_listen_in_tls() {
 }
 
 #[track_caller]
-fn s_is_plain(p: &Person, imagelet: &Imagelet) {
+fn s_is_plain(p: &Fixture, imagelet: &Imagelet) {
     let (name, image) = p.s.push_file("plain/app:1", "b", "b");
     imagelet.ok(&["pull", "--tls-verify=false", &name]);
     imagelet.ok(&["pull", "--plain-http", &name]);

@@ -17,17 +17,17 @@ use crate::support::tree::{Tree, differences, read};
 use crate::support::{Imagelet, images};
 
 /// A way to pull: its name, and its flags.
-type Mode = (&'static str, Way);
+type Mode = (&'static str, PullPath);
 
 #[derive(Clone, Copy)]
-enum Way {
+enum PullPath {
     /// The program, with flags.
     Program(fn(Imagelet) -> Imagelet),
     /// The engine as a library, for what no flag says.
     Engine(fn(&mut EngineOptions)),
 }
 
-use Way::{Engine as Library, Program};
+use PullPath::{Engine as Library, Program};
 
 /// How many layers at the same time, on how many cores, how careful.
 const LAYERS: &[Mode] = &[

@@ -19,7 +19,7 @@ const PASSWORD: &str = "clank-and-whirr";
 const SPILLED: &str = "spilled-by-the-program";
 
 /// A guarded registry with one image, a directory of programs, and a pod without secrets.
-struct Workshop {
+struct Fixture {
     imagelet: Imagelet,
     registry: GuardedRegistry,
     image: String,
@@ -27,7 +27,7 @@ struct Workshop {
     s: Scene,
 }
 
-impl Workshop {
+impl Fixture {
     fn new() -> Self {
         let s = Scene::new();
         s.push_file("workshop/app:1", "data", "made by hand");
@@ -40,7 +40,7 @@ impl Workshop {
         Self { imagelet, registry, image, programs, s }
     }
 
-    /// A program: a shell script that knows where it may leave notes.
+    /// Writes a program: a shell script that knows the directory for its notes.
     fn program(&self, name: &str, body: &str) {
         let path = self.programs.join(name);
         let notes = self.s.scratch.path().display();
@@ -57,7 +57,7 @@ impl Workshop {
         Manifests::new().pod(pod).write(&self.s.scratch.join("pod.yaml"))
     }
 
-    /// imagelet with these credential providers, in this order.
+    /// Returns imagelet with these credential providers, in this order.
     fn with_providers(&self, providers: &[Value]) -> Imagelet {
         let config = json!({
             "apiVersion": "kubelet.config.k8s.io/v1",
@@ -131,7 +131,7 @@ fn has_ended(pid: &str) -> bool {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_credential_provider_brings_the_image() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     let imagelet = w.with_providers(&[w.good_provider("carpenter")]);
     imagelet.ok(&["ensure", "-f", &w.pod()]);
     assert_eq!(imagelet.ids().len(), 1);
@@ -150,7 +150,7 @@ fn a_credential_provider_brings_the_image() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn failing_providers_are_reported_and_block_no_pull() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     w.program("mute", &format!("echo {SPILLED}; echo nothing good"));
     w.program("sick", &format!("echo no key in the drawer >&2; echo {SPILLED}; exit 3"));
     let other_version = json!({"apiVersion": "credentialprovider.kubelet.k8s.io/v1beta1", "kind": "CredentialProviderResponse",
@@ -179,7 +179,7 @@ fn failing_providers_are_reported_and_block_no_pull() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_provider_that_hangs_is_ended_with_the_command() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
     // Its own time is up after a minute.
     let imagelet = w.with_providers(&[w.provider("sleeper")]);
@@ -194,7 +194,7 @@ fn a_provider_that_hangs_is_ended_with_the_command() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_provider_that_hangs_is_ended_when_its_time_is_up() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     w.program("sleeper", "echo $$ > $notes/sleeper\nexec sleep 1000");
     let imagelet = w.with_providers(&[w.provider("sleeper")]).hurried(60);
     let done = imagelet.run(&["ensure", "-f", &w.pod()]);
@@ -235,14 +235,14 @@ fn a_broken_provider_configuration_is_refused_at_once() {
 }
 
 /// A credential helper as docker has them: `docker-credential-NAME get`, the server on standard input.
-fn helper(w: &Workshop, name: &str, body: &str) {
+fn helper(w: &Fixture, name: &str, body: &str) {
     w.program(&format!("docker-credential-{name}"), body);
 }
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_docker_credential_helper_brings_the_image() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     let answer = json!({"ServerURL": w.registry.host, "Username": USER, "Secret": PASSWORD});
     helper(&w, "safe", &format!("echo \"$1 $(cat)\" > $notes/helper\ncat <<'END'\n{answer}\nEND"));
     let imagelet = w.with_docker_config(&json!({"credHelpers": {w.registry.host.clone(): "safe"}}));
@@ -257,7 +257,7 @@ fn a_docker_credential_helper_brings_the_image() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_store_for_everything_and_a_helper_that_has_nothing() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     helper(&w, "none", "echo 'credentials not found in native keychain'; exit 1");
     let answer = json!({"ServerURL": w.registry.host, "Username": USER, "Secret": PASSWORD});
     helper(&w, "all", &format!("cat > /dev/null\ncat <<'END'\n{answer}\nEND"));
@@ -274,7 +274,7 @@ fn a_store_for_everything_and_a_helper_that_has_nothing() {
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn hanging_or_broken_helpers_are_reported_and_block_no_pull() {
-    let w = Workshop::new();
+    let w = Fixture::new();
     helper(&w, "garbage", &format!("echo '{{{SPILLED}'"));
     helper(&w, "stuck", "echo $$ > $notes/stuck\nexec sleep 1000");
     for (name, hangs) in [("garbage", false), ("stuck", true)] {

@@ -119,7 +119,7 @@ impl Harbour {
         Pushed { name: self.s.registry.push(&self.s.layout, &image, name), chains: chains(&layers), id: image.id }
     }
 
-    fn workshop(&self) -> PathBuf {
+    fn staging_root(&self) -> PathBuf {
         self.disk.join("containerd/io.containerd.snapshotter.v1.overlayfs/imagelet")
     }
 
@@ -154,7 +154,7 @@ impl Harbour {
     /// Directories of layers that are unpacked and not in their places.
     fn ingests(&self) -> Vec<String> {
         let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().filter_map(Result::ok);
-        entries(&self.workshop())
+        entries(&self.staging_root())
             .flat_map(|place| entries(&place.path().join("ingest")).collect::<Vec<_>>())
             .map(|entry| entry.path().display().to_string())
             .collect()

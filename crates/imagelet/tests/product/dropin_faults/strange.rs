@@ -43,7 +43,7 @@ fn a_snapshotter_that_is_not_filled_is_left_to_containerd() {
     }
     let lines: Vec<String> = agent.lines().into_iter().filter(|line| line.contains("snapshotter is native")).collect();
     assert_eq!(lines.len(), 1, "{:?}", agent.lines());
-    assert!(!h.workshop().exists());
+    assert!(!h.staging_root().exists());
 
     // The node gets the usual snapshotter. containerd's content is in the other one.
     h.containerd.set_snapshotter("native", "overlayfs");

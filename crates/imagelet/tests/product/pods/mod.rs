@@ -4,12 +4,12 @@
 mod backoff;
 mod commands;
 mod crowd;
-mod ground;
 mod hooks;
 mod images;
 mod input;
 mod jobs;
 mod kills;
+mod leftovers;
 mod life;
 mod logs;
 mod ports;
