@@ -1,4 +1,5 @@
-//! Resources of a run, of which nothing is left at its end: a directory for small files, one in memory, the processes it starts, its mounts and control groups.
+//! Resources of a run, of which nothing is left at its end: a directory for small files, one in memory, the processes it starts,
+//! its mounts and control groups.
 //!
 //! A *janitor*, this very program once more, waits at the end of a pipe which closes when the run ends in whatever way, by a kill
 //! too. Then it ends the processes by their ids, takes the mounts away and removes the directories. It knows nothing of engines.
@@ -179,10 +180,10 @@ fn signal(name: &str, pid: u32) {
     drop(kill.args(["-s", name, "--", &format!("-{pid}")]).stderr(Stdio::null()).status());
 }
 
-/// The janitor's life: listens until the pipe closes, then takes everything away.
-pub(crate) fn janitor(told: impl BufRead, directories: &[PathBuf]) -> anyhow::Result<()> {
+/// Runs the janitor: reads resources from the pipe until it closes, then removes them all.
+pub(crate) fn janitor(input: impl BufRead, directories: &[PathBuf]) -> anyhow::Result<()> {
     let (mut processes, mut groups, mut sockets) = (BTreeMap::new(), Vec::new(), Vec::new());
-    for line in told.lines().map_while(Result::ok) {
+    for line in input.lines().map_while(Result::ok) {
         if let Some((pid, started)) = line.strip_prefix("process ").and_then(|rest| rest.split_once(' ')) {
             processes.insert(pid.parse::<u32>()?, started.parse::<u64>()?);
         } else if let Some(group) = line.strip_prefix("group ") {
@@ -205,7 +206,7 @@ pub(crate) fn janitor(told: impl BufRead, directories: &[PathBuf]) -> anyhow::Re
             std::thread::sleep(Duration::from_millis(50));
         }
     }
-    // A shim has a group of its own, and the containers that it looks after have theirs.
+    // A shim has a group of its own, and the containers that it manages have theirs.
     for pid in shims_of(&sockets).into_iter().chain(groups.iter().flat_map(|group| processes_of(group))) {
         drop(program("kill", Path::new("/")).args(["-s", "KILL", &pid.to_string()]).stderr(Stdio::null()).status());
     }
@@ -286,9 +287,9 @@ mod tests {
         let (mut ours, mut other) = (sleep(), sleep());
         let started = |child: &Child| ProcessStat::of(child.id()).expect("it runs").started;
         // The other id is sent with a wrong start time: it is not the process that was meant.
-        let told =
+        let input =
             format!("process {} {}\nprocess {} {}\n", ours.id(), started(&ours), other.id(), started(&other) + 1);
-        janitor(told.as_bytes(), &[directory.clone(), directory.join("never made")]).expect("clean");
+        janitor(input.as_bytes(), &[directory.clone(), directory.join("never made")]).expect("clean");
         assert!(!ours.wait().expect("it ended").success());
         assert!(ProcessStat::of(other.id()).expect("it runs").runs());
         assert!(!directory.exists());

@@ -77,9 +77,9 @@ pub(crate) fn rust(text: &str, tests: bool) -> Vec<Finding> {
             "does not start with //! and what the file is, refuses to do, is called by".into(),
         ));
     }
-    let (look, split) = if tests { LINES_OF_TESTS } else { LINES };
+    let (soft, split) = if tests { LINES_OF_TESTS } else { LINES };
     let lines = lines_without_tests(text).len();
-    if lines > look {
+    if lines > soft {
         let text = format!("{lines} lines without tests: {}", if lines > split { "split it" } else { "look again" });
         found.push(Finding { line: None, fails: lines > split, text });
     }

@@ -46,7 +46,7 @@ pub struct Collection {
     /// Collects containers, if a runtime of this node runs any.
     containers: Option<Arc<ContainerGc>>,
     /// Why the containers are unknown. Nothing is selected then, because any image could be in use.
-    blind: Option<String>,
+    containers_unknown: Option<String>,
 }
 
 impl std::fmt::Debug for Collection {
@@ -90,7 +90,7 @@ impl Collection {
         let CollectionParts { service, endpoint, runtime, events, images: mut options, containers, pods } = parts;
         let (states, volumes) = pods.as_ref().map(|pods| (Arc::clone(&pods.states), Arc::clone(&pods.images))).unzip();
         options.pressure.pods = pods.and_then(|pods| pods.evictor);
-        let (runtime, blind) = match runtime {
+        let (runtime, containers_unknown) = match runtime {
             Ok(runtime) => (runtime, None),
             Err(why) => (None, Some(why)),
         };
@@ -104,8 +104,16 @@ impl Collection {
         options.volumes = volumes;
         options.pressure.containers = containers.clone().map(|containers| containers as Arc<dyn ReclaimContainers>);
         let manager = Arc::new(ImageGcManager::new(Arc::clone(&service), runtime, events, options));
-        let collection =
-            Self { manager, metrics, service, pins: Board::default(), probe, images: endpoint, containers, blind };
+        let collection = Self {
+            manager,
+            metrics,
+            service,
+            pins: Board::default(),
+            probe,
+            images: endpoint,
+            containers,
+            containers_unknown,
+        };
         collection.read_pins().await?;
         Ok(collection)
     }
@@ -184,9 +192,9 @@ impl Collection {
 
     /// Returns an error if it is not known which images are in use.
     pub fn sees(&self) -> Result<(), CollectionError> {
-        match &self.blind {
+        match &self.containers_unknown {
             None => Ok(()),
-            Some(why) => Err(CollectionError::Blind(why.clone())),
+            Some(why) => Err(CollectionError::ContainersUnknown(why.clone())),
         }
     }
 

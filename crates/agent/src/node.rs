@@ -32,7 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::collection::{Collection, KnownPods};
 use board::{NodeInfo, PodBoard};
-use events::EventBook;
+use events::EventLog;
 use secrets::PullCredentials;
 pub use secrets::SecretsError;
 
@@ -41,24 +41,25 @@ const EVENTS: usize = 2000;
 
 /// The parts that reading manifests needs, before there is a runtime to run them on.
 pub struct Reading {
-    /// How they are read.
+    /// Options of all sources.
     pub options: SourceOptions,
-    /// The node keeps running, and collects.
-    stays: bool,
-    book: Arc<EventBook>,
+    /// True if the node keeps running, and collects.
+    keeps_running: bool,
+    event_log: Arc<EventLog>,
     recorder: Arc<dyn EventRecorder>,
 }
 
 impl Reading {
-    /// Of a node that stays, or of a command in the foreground.
-    pub fn new(node_name: String, stays: bool) -> Self {
+    /// Creates the parts for a node that keeps running, or for a command in the foreground.
+    pub fn new(node_name: String, keeps_running: bool) -> Self {
         let clock: WallClock = Arc::new(jiff::Timestamp::now);
-        let book = Arc::new(EventBook::new(EVENTS, Arc::clone(&clock)));
-        let log: Arc<dyn EventRecorder> = if stays { Arc::new(LogRecorder) } else { Arc::new(events::DebugRecorder) };
-        let recorder: Arc<dyn EventRecorder> = Arc::new(Recorders(vec![Arc::clone(&book) as _, log]));
+        let event_log = Arc::new(EventLog::new(EVENTS, Arc::clone(&clock)));
+        let log: Arc<dyn EventRecorder> =
+            if keeps_running { Arc::new(LogRecorder) } else { Arc::new(events::DebugRecorder) };
+        let recorder: Arc<dyn EventRecorder> = Arc::new(Recorders(vec![Arc::clone(&event_log) as _, log]));
         let parse = Arc::new(manifest::yaml::values);
         let options = SourceOptions::new(node_name, parse, Arc::clone(&recorder), clock);
-        Self { options, stays, book, recorder }
+        Self { options, keeps_running, event_log, recorder }
     }
 
     /// Sends events to `recorder` as well. Call it before any component has taken the recorder.
@@ -68,8 +69,8 @@ impl Reading {
     }
 
     /// Returns true for a node that keeps running, false for a command in the foreground.
-    pub fn stays(&self) -> bool {
-        self.stays
+    pub fn keeps_running(&self) -> bool {
+        self.keeps_running
     }
 }
 
@@ -177,10 +178,10 @@ pub struct Node {
     pod_runtime: Arc<PodRuntime>,
     probes: Arc<ProbeManager>,
     rotator: LogRotator,
-    book: Arc<EventBook>,
+    event_log: Arc<EventLog>,
     recorder: Arc<dyn EventRecorder>,
     about: NodeInfo,
-    stays: bool,
+    keeps_running: bool,
 }
 
 impl Node {
@@ -189,9 +190,9 @@ impl Node {
         let WantedPods { reading, sources, desired, documents, credentials, agent, server } = pods;
         let NodeParts { runtime, runtime_endpoint, images, collection, collects, .. } = parts;
         let NodeParts { facts, volumes, evictor, logs, sync_period, .. } = parts;
-        let Reading { options, stays, book, recorder } = reading;
+        let Reading { options, keeps_running, event_log, recorder } = reading;
         let about = NodeInfo {
-            node_name: facts.around.node_name.clone(),
+            node_name: facts.context.node_name.clone(),
             runtime_endpoint,
             pod_logs: facts.pod_logs.clone(),
             pid: std::process::id(),
@@ -213,7 +214,7 @@ impl Node {
             node: facts,
         }));
         // A command in the foreground leaves the sandboxes of other programs alone.
-        let loop_options = AgentOptions { resync: sync_period, end_unknown: stays, ..AgentOptions::default() };
+        let loop_options = AgentOptions { resync: sync_period, end_unknown: keeps_running, ..AgentOptions::default() };
         let made = PodAgent::new(Arc::clone(&pod_runtime), Arc::clone(&probes), desired.clone(), changes, loop_options);
         let made = Arc::new(made);
         let _ = agent.set(Arc::clone(&made));
@@ -232,10 +233,10 @@ impl Node {
             pod_runtime,
             probes,
             rotator,
-            book,
+            event_log,
             recorder,
             about,
-            stays,
+            keeps_running,
         }
     }
 
@@ -244,7 +245,7 @@ impl Node {
         PodBoard {
             agent: Arc::clone(&self.agent),
             desired: self.desired.clone(),
-            events: Arc::clone(&self.book),
+            events: Arc::clone(&self.event_log),
             node: self.about.clone(),
         }
     }
@@ -265,7 +266,7 @@ impl Node {
     /// Runs all background work until `stop`. Containers keep running afterwards.
     pub async fn keep(&self, stop: &CancellationToken) {
         let images = async {
-            match (self.stays, self.collects) {
+            match (self.keeps_running, self.collects) {
                 (true, true) => self.collection.run(stop).await,
                 (true, false) => self.collection.watch(stop).await,
                 (false, _) => {}
@@ -273,20 +274,20 @@ impl Node {
         };
         let documents = async {
             let mut changes = self.documents.changes();
-            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|heard| heard.is_ok()) {
+            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|changed| changed.is_ok()) {
                 self.agent.documents_changed();
             }
         };
         let of_server = async {
             let Some(mut changes) = self.server.as_ref().map(|server| server.changes.clone()) else { return };
-            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|heard| heard.is_ok()) {
+            while stop.run_until_cancelled(changes.changed()).await.is_some_and(|changed| changed.is_ok()) {
                 self.agent.documents_changed();
             }
         };
         let secrets = self.credentials.keep(self.secrets_period, stop);
         let logs = self.rotator.run(stop);
         let limits = async {
-            if self.stays {
+            if self.keeps_running {
                 self.evictor.run(stop).await;
             }
         };
@@ -298,17 +299,17 @@ impl Node {
 
 /// Returns the documents of a pod: those of its API server, or those next to the manifests. A manifest cannot read a server's
 /// Secret.
-fn documents_of(beside: DocumentStore, server: Option<ServerSide>) -> DocumentsOf {
+fn documents_of(local: DocumentStore, server: Option<ServerSide>) -> DocumentsOf {
     Arc::new(move |pod| match &server {
         Some(server) if pod.is_of_server() => (server.documents)(pod),
-        _ => Box::pin(std::future::ready(beside.of(&pod.metadata.namespace))),
+        _ => Box::pin(std::future::ready(local.of(&pod.metadata.namespace))),
     })
 }
 
-fn credentials_of(beside: Arc<PullCredentials>, server: Option<ServerSide>) -> CredentialsOf {
+fn credentials_of(local: Arc<PullCredentials>, server: Option<ServerSide>) -> CredentialsOf {
     Arc::new(move |pod| match &server {
         Some(server) if pod.is_of_server() => (server.credentials)(pod),
-        _ => beside.of(pod),
+        _ => local.of(pod),
     })
 }
 

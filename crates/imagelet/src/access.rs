@@ -11,11 +11,11 @@ pub(crate) struct Access {
     /// The command, as shown to a user who waits for it.
     pub(crate) command: String,
     /// Creates a store where none exists.
-    pub(crate) makes: bool,
+    pub(crate) creates_store: bool,
     /// Collects, and records its observations for the next time.
     pub(crate) collects: bool,
     /// Pulls or imports images, by the registries, the signature policy and the layer shape of this configuration.
-    pub(crate) brings: bool,
+    pub(crate) pulls: bool,
     /// Reports which engine pulls images, or the space that images take.
     pub(crate) accounts: bool,
 }
@@ -25,21 +25,21 @@ impl Access {
     pub(crate) fn reading() -> Self {
         Self {
             command: "imagelet completion".to_owned(),
-            makes: false,
+            creates_store: false,
             collects: false,
-            brings: false,
+            pulls: false,
             accounts: false,
         }
     }
 
     /// Returns true for commands whose output depends on which engine pulls.
-    pub(crate) fn says_who_pulls(&self) -> bool {
-        self.brings || self.command == "imagelet explain"
+    pub(crate) fn reports_engine(&self) -> bool {
+        self.pulls || self.command == "imagelet explain"
     }
 
     /// Returns the access of a command. A command that is not listed may do everything.
     pub(crate) fn of(command: &Command) -> Self {
-        let (makes, brings) = match command {
+        let (creates_store, pulls) = match command {
             Command::Images(_)
             | Command::Inspect(_)
             | Command::Rmi(_)
@@ -73,9 +73,9 @@ impl Access {
         };
         Self {
             command: format!("imagelet {}", name(command)),
-            makes,
+            creates_store,
             collects,
-            brings,
+            pulls,
             accounts: matches!(command, Command::Check(_) | Command::Explain(_) | Command::Gc(_) | Command::Status),
         }
     }
@@ -119,9 +119,9 @@ mod tests {
         let of = |line: &str| {
             let words = std::iter::once("imagelet").chain(line.split_whitespace());
             let access = Access::of(&Cli::try_parse_from(words).expect("parses").command);
-            (access.command, access.makes, access.brings)
+            (access.command, access.creates_store, access.pulls)
         };
-        for (line, command, makes, brings) in [
+        for (line, command, creates_store, pulls) in [
             ("images", "imagelet images", false, false),
             ("df", "imagelet df", false, false),
             ("gc --all-unused", "imagelet gc", false, false),
@@ -129,7 +129,7 @@ mod tests {
             ("pull --creds user:s3cret x", "imagelet pull", true, true),
             ("port-forward p 1", "imagelet port-forward", true, true),
         ] {
-            assert_eq!(of(line), (command.to_owned(), makes, brings), "{line}");
+            assert_eq!(of(line), (command.to_owned(), creates_store, pulls), "{line}");
         }
     }
 }

@@ -64,7 +64,7 @@ impl Images {
             let endpoint = parse_endpoint(endpoint)?;
             warn(&endpoint);
             let (service, runtime) = runtime::connect(config, &endpoint, &opening).await?;
-            let absent_root = if opening.access.makes || opening.access.collects {
+            let absent_root = if opening.access.creates_store || opening.access.collects {
                 None
             } else {
                 nothing(&config.root).await.filter(|nothing| !nothing.has_root()).map(Nothing::into_directory)
@@ -72,7 +72,7 @@ impl Images {
             return Ok(Self { service, engine: None, keeper: ImageKeeper::Runtime(endpoint), absent_root, runtime });
         }
         let Opening { proxies, access, backs_off, bandwidth, socket, stop } = opening;
-        if !access.makes
+        if !access.creates_store
             && let Some(nothing) = nothing(&config.root).await
         {
             let images = Arc::new(nothing.clone());
@@ -85,7 +85,7 @@ impl Images {
         options.store.settings = Some(settings(&options));
         match SharedStore::open(options, access, stop).await {
             Ok(store) => {
-                if let Some(agent) = store.agent().filter(|_| access.brings) {
+                if let Some(agent) = store.agent().filter(|_| access.pulls) {
                     own_reach(config, &agent)?;
                 }
                 let store = Arc::new(store);

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::documents::Documents;
-use crate::environment::{Surroundings, resolve};
+use crate::environment::{PodContext, resolve};
 use crate::pod::{ContainerKind, Pod};
 
 fn pod(spec: Value) -> Pod {
@@ -91,7 +91,7 @@ fn a_container() {
         json!({"securityContext": {"runAsUser": 1, "runAsGroup": 2, "seccompProfile": {"type": "RuntimeDefault"}}}),
     );
     let container = &pod.spec.containers[0];
-    let environment = resolve(&pod, container, &Documents::default(), &Surroundings::default()).expect("resolved");
+    let environment = resolve(&pod, container, &Documents::default(), &PodContext::default()).expect("resolved");
     let input = ContainerInput {
         restart_count: 3,
         image_ref: "sha256:1".into(),

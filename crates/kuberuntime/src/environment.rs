@@ -1,7 +1,7 @@
-//! [`resolve`]: what a container's variables come to, from the pod, from its surroundings and from documents that are
-//! handed in; and [`Environment`], with which commands and paths are then filled in. Of services there is the API server's
-//! alone (`enableServiceLinks` is not followed); a node on its own has none. Reads nothing, and shows no value: any of them may be, or hold, a secret. Called
-//! when a container is made.
+//! [`resolve`]: what a container's variables come to, from the pod, from its surroundings and from documents that are handed in;
+//! and [`Environment`], with which commands and paths are then filled in. Of services there is the API server's alone
+//! (`enableServiceLinks` is not followed); a node on its own has none. Reads nothing, and shows no value: any of them may be, or
+//! hold, a secret. Called when a container is made.
 
 mod downward;
 mod expand;
@@ -10,7 +10,7 @@ use oci::Secret;
 
 use crate::documents::{Document, DocumentContent, DocumentKind, Documents, MissingDocument};
 use crate::pod::{Container, EnvSource, KeyRef, Pod};
-pub use downward::Surroundings;
+pub use downward::PodContext;
 pub(crate) use downward::{ContainerAmount, FieldUse, PodField, amount};
 pub(crate) use expand::expand;
 pub(crate) use expand::names as names_in;
@@ -104,7 +104,7 @@ pub(crate) fn resolve(
     pod: &Pod,
     container: &Container,
     documents: &Documents,
-    around: &Surroundings,
+    context: &PodContext,
 ) -> Result<Environment, EnvironmentError> {
     let namespace = &pod.metadata.namespace;
     let mut environment = Environment::default();
@@ -133,10 +133,10 @@ pub(crate) fn resolve(
             EnvSource::Literal(text) => Some(Secret::new(expand(text, |name| environment.get(name)))),
             EnvSource::Field(field) => {
                 let read = PodField::parse(&field.field_path, FieldUse::Variable);
-                Some(Secret::new(read.ok_or_else(|| cannot(&field.field_path))?.value(pod, around)))
+                Some(Secret::new(read.ok_or_else(|| cannot(&field.field_path))?.value(pod, context)))
             }
             EnvSource::Resource(reference) => {
-                let value = amount(pod, Some(container), reference, around);
+                let value = amount(pod, Some(container), reference, context);
                 Some(Secret::new(value.ok_or_else(|| cannot(&reference.resource))?))
             }
             EnvSource::ConfigMapKey(key) => one(DocumentKind::ConfigMap, documents, namespace, key)?,

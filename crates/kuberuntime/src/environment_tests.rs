@@ -39,8 +39,8 @@ fn documents() -> Documents {
     }
 }
 
-fn around() -> Surroundings {
-    Surroundings {
+fn context() -> PodContext {
+    PodContext {
         node_name: "edge-1".into(),
         host_ips: vec!["192.0.2.1".into(), "2001:db8::1".into()],
         pod_ips: vec!["10.0.0.7".into(), "2001:db8::7".into()],
@@ -52,7 +52,7 @@ fn around() -> Surroundings {
 
 fn resolved(container: Value) -> Result<Vec<(String, String)>, String> {
     let pod = pod(container);
-    let environment = resolve(&pod, &pod.spec.containers[0], &documents(), &around()).map_err(|e| e.to_string())?;
+    let environment = resolve(&pod, &pod.spec.containers[0], &documents(), &context()).map_err(|e| e.to_string())?;
     Ok(environment.iter().map(|(name, value)| (name.to_owned(), value.expose().to_owned())).collect())
 }
 
@@ -134,7 +134,7 @@ fn fields_and_amounts() {
 #[test]
 fn files_show_whole_maps() {
     let pod = pod(json!({}));
-    let shown = |path: &str| PodField::parse(path, FieldUse::File).map(|field| field.value(&pod, &around()));
+    let shown = |path: &str| PodField::parse(path, FieldUse::File).map(|field| field.value(&pod, &context()));
     assert_eq!(shown("metadata.labels").as_deref(), Some("app=\"web\"\ntier=\"front\""));
     assert_eq!(shown("metadata.annotations").as_deref(), Some(r#"note/of="a \"b\"\nc\\d""#));
     assert_eq!(shown("status.podIP"), None);
@@ -181,7 +181,7 @@ fn no_output_shows_a_value_and_skipped_keys_are_reported() {
         "command": ["sh", "-c", "echo $(V) $(NONE)"],
     }));
     let container = &pod.spec.containers[0];
-    let environment = resolve(&pod, container, &documents(), &around()).expect("resolved");
+    let environment = resolve(&pod, container, &documents(), &context()).expect("resolved");
     assert!(!format!("{environment:?} {:?}", documents()).contains("swordfish"));
     assert_eq!(environment.filled_in(&container.command)[2], "echo swordfish $(NONE)");
     assert_eq!(environment.path("a/$(V)"), Ok("a/swordfish".to_owned()));

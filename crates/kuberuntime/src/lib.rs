@@ -36,7 +36,7 @@ pub use actions::{ProbeResult, ProbeResults, Probed};
 pub use admission::NodeCapacity;
 pub(crate) use defaults::set_defaults;
 pub use documents::{Document, DocumentContent, DocumentKind, Documents, TokenKey};
-pub use environment::Surroundings;
+pub use environment::PodContext;
 pub(crate) use environment::resolve as resolve_environment;
 pub use identity::{Origin, admit};
 pub use manifest::{FieldError, FieldErrors, FieldPath, FieldProblem};

@@ -148,27 +148,27 @@ impl ObservedPod {
         Self { owner, sandboxes, containers }
     }
 
-    /// Every run of the container of this name, the newest first.
+    /// Returns every run of the container of this name, the newest first.
     pub fn runs(&self, name: &str) -> impl Iterator<Item = &ObservedContainer> {
         self.containers.iter().filter(move |container| container.name == name)
     }
 
-    /// The newest run of the container of this name.
+    /// Returns the newest run of the container of this name.
     #[must_use]
     pub fn latest(&self, name: &str) -> Option<&ObservedContainer> {
         self.runs(name).next()
     }
 
-    /// The newest run of the container of this name that is not known to be of an earlier sandbox. What an earlier one had
-    /// says nothing about how far the pod is in this one.
+    /// Returns the newest run of the container of this name, unless it is known to be of an earlier sandbox. Runs of an earlier
+    /// sandbox do not count for the progress of the pod in this one.
     #[must_use]
-    pub fn latest_here(&self, name: &str) -> Option<&ObservedContainer> {
+    pub fn latest_in_sandbox(&self, name: &str) -> Option<&ObservedContainer> {
         let newest = self.sandboxes.first().map(|sandbox| sandbox.id.as_str());
         self.latest(name)
             .filter(|run| run.sandbox_id.is_empty() || newest.is_none_or(|newest| run.sandbox_id == newest))
     }
 
-    /// The addresses of the pod: those of its newest sandbox, while that is ready.
+    /// Returns the addresses of the pod: those of its newest sandbox, while that is ready.
     #[must_use]
     pub fn ips(&self) -> &[String] {
         match self.sandboxes.first() {

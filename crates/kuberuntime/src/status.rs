@@ -34,9 +34,9 @@ pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
         _ if input.ended.is_some() => Phase::Failed,
         _ => conditions::phase(input.pod, input.has_begun(), &init, &normal),
     };
-    let told =
+    let reported =
         input.previous.map(|previous| PodEnd { reason: previous.reason.clone(), message: previous.message.clone() });
-    let PodEnd { reason, message } = input.ended.cloned().or(told).unwrap_or_default();
+    let PodEnd { reason, message } = input.ended.cloned().or(reported).unwrap_or_default();
     // With the node's network its addresses are the pod's.
     let pod_ips = if input.pod.host_network() { input.host_ips } else { input.observed.ips() };
     let list = |ips: &[String]| ips.iter().map(|ip| PodIp { ip: ip.clone() }).collect();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use crate::documents::{DocumentContent, DocumentKind, Documents, MissingDocument};
-use crate::environment::{FieldUse, PodField, Surroundings, amount};
+use crate::environment::{FieldUse, PodContext, PodField, amount};
 use crate::pod::{
     DocumentFiles, DownwardAPIVolumeFile, Pod, ProjectedSource, ServiceAccountTokenProjection, VolumeSource, token_key,
 };
@@ -36,7 +36,7 @@ struct VolumeFilesMaker<'a> {
     pod: &'a Pod,
     volume: &'a str,
     documents: &'a Documents,
-    around: &'a Surroundings,
+    context: &'a PodContext,
     files: VolumeFiles,
 }
 
@@ -48,10 +48,10 @@ pub(crate) fn volume_files(
     pod: &Pod,
     name: &str,
     documents: &Documents,
-    around: &Surroundings,
+    context: &PodContext,
 ) -> Option<Result<VolumeFiles, VolumeError>> {
     let volume = pod.spec.volumes.iter().find(|volume| volume.name == name)?;
-    let mut maker = VolumeFilesMaker { pod, volume: name, documents, around, files: VolumeFiles::new() };
+    let mut maker = VolumeFilesMaker { pod, volume: name, documents, context, files: VolumeFiles::new() };
     let made = match VolumeSource::of(volume) {
         VolumeSource::ConfigMap(volume) => maker.document(DocumentKind::ConfigMap, volume, volume.default_mode),
         VolumeSource::Secret(volume) => maker.document(DocumentKind::Secret, volume, volume.default_mode),
@@ -122,10 +122,10 @@ impl VolumeFilesMaker<'_> {
         for item in items {
             let text = match (&item.field_ref, &item.resource_field_ref) {
                 (Some(field), _) => PodField::parse(&field.field_path, FieldUse::File)
-                    .map(|read| read.value(self.pod, self.around))
+                    .map(|read| read.value(self.pod, self.context))
                     .ok_or_else(|| self.no_field(&field.field_path))?,
                 (None, Some(reference)) => {
-                    amount(self.pod, None, reference, self.around).ok_or_else(|| self.no_field(&reference.resource))?
+                    amount(self.pod, None, reference, self.context).ok_or_else(|| self.no_field(&reference.resource))?
                 }
                 (None, None) => return Err(self.no_field(&item.path)),
             };
@@ -188,7 +188,7 @@ mod tests {
         }))
         .expect("a pod");
         crate::set_defaults(&mut pod);
-        let made = volume_files(&pod, "v", &documents(), &Surroundings::default()).expect("made of files");
+        let made = volume_files(&pod, "v", &documents(), &PodContext::default()).expect("made of files");
         let made = made.map_err(|error| error.to_string())?;
         assert!(!format!("{made:?}").contains("swordfish"));
         Ok(made.into_iter().map(|(path, file)| (path, file.mode, file.content.bytes().to_vec())).collect())
@@ -242,6 +242,6 @@ mod tests {
             no("volume \"v\": \"..\" does not stay below the volume")
         );
         let pod = Pod::default();
-        assert!(volume_files(&pod, "v", &documents(), &Surroundings::default()).is_none());
+        assert!(volume_files(&pod, "v", &documents(), &PodContext::default()).is_none());
     }
 }

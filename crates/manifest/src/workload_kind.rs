@@ -77,7 +77,7 @@ const KINDS: [KubernetesKind; 9] = [
 ];
 
 /// Kinds that hold no pod, and that pods need.
-const BESIDE_PODS: &[&str] = &["ConfigMap", "List", "Secret", "ServiceAccount"];
+const AUXILIARY_KINDS: &[&str] = &["ConfigMap", "List", "Secret", "ServiceAccount"];
 
 /// Where kinds of others have a pod template. Deeper ones are left alone: policies have patterns of pods there.
 const SHAPES: [&[&str]; 4] =
@@ -99,8 +99,8 @@ impl WorkloadKind {
             return Ok(Some(Self { name: kind.to_owned(), template: known.template, is_of_kubernetes: true }));
         }
         let of_version = KINDS.iter().filter(|known| known.versions.contains(&version)).map(|known| known.name);
-        let beside = if version == "v1" { BESIDE_PODS } else { &[] };
-        let closest = base::nearest(kind, of_version.chain(beside.iter().copied()));
+        let auxiliary = if version == "v1" { AUXILIARY_KINDS } else { &[] };
+        let closest = base::nearest(kind, of_version.chain(auxiliary.iter().copied()));
         if let Some(closest) = closest.filter(|closest| *closest != kind) {
             return Err(KindError::Misspelt { kind: kind.to_owned(), version: version.to_owned(), closest });
         }

@@ -15,7 +15,7 @@ use kuberuntime::sources::{DesiredPods, RefusedManifest};
 use kuberuntime::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
 use kuberuntime::workers::{AgentOptions, PodAgent};
-use kuberuntime::{Documents, Origin, Surroundings, admit};
+use kuberuntime::{Documents, Origin, PodContext, admit};
 use oci::Quantity;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
@@ -28,12 +28,12 @@ use super::schema_check::Document;
 use super::{Admin, AdminAddress, AdminServer};
 use crate::api::client::{self, Method};
 use crate::node::board::{NodeInfo, PodBoard, PodList, without_secrets};
-use crate::node::events::EventBook;
+use crate::node::events::EventLog;
 
 struct Rig {
     agent: Arc<PodAgent>,
     desired: watch::Sender<DesiredPods>,
-    events: Arc<EventBook>,
+    events: Arc<EventLog>,
     socket: std::path::PathBuf,
     stop: CancellationToken,
     tasks: TaskTracker,
@@ -43,7 +43,7 @@ struct Rig {
 
 fn facts(directory: &std::path::Path) -> NodeFacts {
     NodeFacts {
-        around: Surroundings {
+        context: PodContext {
             node_name: "edge".to_owned(),
             host_ips: vec!["192.0.2.7".to_owned()],
             pod_ips: Vec::new(),
@@ -73,7 +73,7 @@ impl Rig {
         let images = FakeImageService::new();
         images.preload("registry.test/web:1", &FakeImage::new("web"));
         let clock: image_manager::WallClock = Arc::new(Timestamp::now);
-        let events = Arc::new(EventBook::new(100, Arc::clone(&clock)));
+        let events = Arc::new(EventLog::new(100, Arc::clone(&clock)));
         let recorder = Arc::clone(&events) as Arc<dyn EventRecorder>;
         let runtime = Arc::new(runtime) as Arc<dyn RuntimeService>;
         let options = image_manager::Options::default();

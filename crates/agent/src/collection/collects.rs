@@ -66,11 +66,11 @@ pub enum CollectionError {
     /// Containers are to be collected, and there is no runtime that could list them.
     #[error("no container runtime is configured: --runtime-endpoint names its socket")]
     NoRuntime,
-    /// Nothing is removed while it is not known which images are in use.
+    /// The images in use are unknown, so nothing is removed.
     #[error(
         "it is not known which containers there are, and their images must stay: {0}; --runtime-endpoint names the runtime"
     )]
-    Blind(String),
+    ContainersUnknown(String),
     /// The agent on the socket collects the images of a runtime, and those of the embedded store were meant.
     #[error("the agent on {} collects the images of {images}, not those of the store", socket.display())]
     OtherImages {

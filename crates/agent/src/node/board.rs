@@ -13,14 +13,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::events::{EventBook, RecordedEvent};
+use super::events::{EventLog, RecordedEvent};
 
 /// The state of pods and events that the routes answer from.
 #[derive(Clone)]
 pub struct PodBoard {
     pub(crate) agent: Arc<PodAgent>,
     pub(crate) desired: watch::Receiver<DesiredPods>,
-    pub(crate) events: Arc<EventBook>,
+    pub(crate) events: Arc<EventLog>,
     pub(crate) node: NodeInfo,
 }
 

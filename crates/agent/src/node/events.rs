@@ -1,5 +1,5 @@
-//! [`EventBook`]: the last events of this node with their times. An event that repeats is counted, not stored again, as in
-//! Kubernetes. Wakes readers that wait for more. Written by everything that has events; read by the admin endpoint.
+//! [`EventLog`]: the last events of this node with their times. An event that repeats is counted, not stored again, as in
+//! Kubernetes. Wakes readers that wait for more. All event recorders of the node write to it; the admin endpoint reads it.
 
 use base::lock::Mutex;
 use std::collections::VecDeque;
@@ -8,12 +8,12 @@ use image_manager::{Event, EventRecorder, EventRef, WallClock};
 use jiff::Timestamp;
 use tokio::sync::watch;
 
-/// An event, with how often it happened.
+/// An event with the count and times of its occurrences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecordedEvent {
-    /// Counts what happened since the start: that of its last time.
+    /// Sequence number of the last occurrence.
     pub(crate) number: u64,
-    /// The first one's, which stands for its name.
+    /// Sequence number of the first occurrence, by which clients identify the event.
     pub(crate) id: u64,
     pub(crate) event: Event,
     pub(crate) count: u64,
@@ -21,46 +21,46 @@ pub(crate) struct RecordedEvent {
     pub(crate) last: Timestamp,
 }
 
-/// The last events.
-pub struct EventBook {
+/// The last events of the node.
+pub struct EventLog {
     capacity: usize,
     clock: WallClock,
     /// Guards the events, in the order of their last times.
     entries: Mutex<VecDeque<RecordedEvent>>,
     /// The number of the last event.
-    told: watch::Sender<u64>,
+    last: watch::Sender<u64>,
 }
 
-impl EventBook {
+impl EventLog {
     /// Keeps at most `capacity` events; the oldest ones are dropped first.
     pub fn new(capacity: usize, clock: WallClock) -> Self {
-        Self { capacity, clock, entries: Mutex::default(), told: watch::Sender::new(0) }
+        Self { capacity, clock, entries: Mutex::default(), last: watch::Sender::new(0) }
     }
 
-    /// Those of higher numbers, in their order.
+    /// Returns the events with higher numbers, in order.
     pub(crate) fn since(&self, number: u64) -> Vec<RecordedEvent> {
         let entries = self.entries.lock();
         let first = entries.partition_point(|entry| entry.number <= number);
         entries.range(first..).cloned().collect()
     }
 
-    /// The number of the last one.
+    /// Returns the number of the last event.
     pub fn last(&self) -> u64 {
-        *self.told.borrow()
+        *self.last.borrow()
     }
 
     /// Returns when there is an event with a higher number.
     pub async fn after(&self, number: u64) {
-        // The sender is this book's own, so the channel is open.
-        let _ = self.told.subscribe().wait_for(|last| *last > number).await;
+        // This log owns the sender, so the channel is open.
+        let _ = self.last.subscribe().wait_for(|last| *last > number).await;
     }
 }
 
-impl EventRecorder for EventBook {
+impl EventRecorder for EventLog {
     fn record(&self, event: EventRef<'_>) {
         let now = (self.clock)();
         let mut entries = self.entries.lock();
-        let number = *self.told.borrow() + 1;
+        let number = *self.last.borrow() + 1;
         // A repeated event mostly follows soon, so search from the end.
         let known = entries.iter().rposition(|entry| {
             let Event { object, kind, reason, message } = &entry.event;
@@ -80,7 +80,7 @@ impl EventRecorder for EventBook {
             }
         }
         drop(entries);
-        self.told.send_replace(number);
+        self.last.send_replace(number);
     }
 }
 
@@ -103,15 +103,15 @@ mod tests {
 
     use super::*;
 
-    fn book(capacity: usize) -> EventBook {
+    fn log(capacity: usize) -> EventLog {
         let seconds = AtomicI64::new(0);
         let clock = move || Timestamp::from_second(seconds.fetch_add(1, Ordering::Relaxed)).expect("a time");
-        EventBook::new(capacity, Arc::new(clock))
+        EventLog::new(capacity, Arc::new(clock))
     }
 
-    fn happens(book: &EventBook, message: &str) {
+    fn happens(log: &EventLog, message: &str) {
         let object = ObjectRef { name: "web".into(), ..ObjectRef::default() };
-        book.record(EventRef { object: &object, kind: EventType::Normal, reason: "Pulled", message });
+        log.record(EventRef { object: &object, kind: EventType::Normal, reason: "Pulled", message });
     }
 
     fn shown(entries: &[RecordedEvent]) -> Vec<(u64, u64, u64, &str, i64, i64)> {
@@ -127,27 +127,27 @@ mod tests {
 
     #[test]
     fn what_happens_again_is_counted() {
-        let book = book(2);
+        let log = log(2);
         for message in ["a", "b", "a", "a"] {
-            happens(&book, message);
+            happens(&log, message);
         }
-        assert_eq!(shown(&book.since(0)), [(2, 2, 1, "b", 1, 1), (4, 1, 3, "a", 0, 3)]);
-        assert_eq!(shown(&book.since(2)), [(4, 1, 3, "a", 0, 3)]);
-        assert_eq!((book.since(4).len(), book.last()), (0, 4));
-        happens(&book, "c");
-        assert_eq!(shown(&book.since(0)), [(4, 1, 3, "a", 0, 3), (5, 5, 1, "c", 4, 4)]);
+        assert_eq!(shown(&log.since(0)), [(2, 2, 1, "b", 1, 1), (4, 1, 3, "a", 0, 3)]);
+        assert_eq!(shown(&log.since(2)), [(4, 1, 3, "a", 0, 3)]);
+        assert_eq!((log.since(4).len(), log.last()), (0, 4));
+        happens(&log, "c");
+        assert_eq!(shown(&log.since(0)), [(4, 1, 3, "a", 0, 3), (5, 5, 1, "c", 4, 4)]);
     }
 
     #[tokio::test]
     async fn waiters_are_notified() {
-        let book = book(8);
-        happens(&book, "a");
-        book.after(0).await;
-        let waits = book.after(1);
+        let log = log(8);
+        happens(&log, "a");
+        log.after(0).await;
+        let waits = log.after(1);
         tokio::pin!(waits);
         assert!(futures::poll!(&mut waits).is_pending());
-        happens(&book, "b");
+        happens(&log, "b");
         waits.await;
-        assert_eq!(book.since(1).len(), 1);
+        assert_eq!(log.since(1).len(), 1);
     }
 }

@@ -31,12 +31,12 @@ pub fn container_links(pod_logs: &Path) -> Option<PathBuf> {
 /// not a loopback address, otherwise a loopback address.
 pub fn addresses() -> Vec<IpAddr> {
     // Nothing is sent: the system only selects a route. The addresses are reserved for documentation.
-    let towards = |any: &str, whom: &str| {
+    let source_address = |any: &str, target: &str| {
         let socket = UdpSocket::bind((any, 0)).ok()?;
-        socket.connect((whom, 9)).ok()?;
+        socket.connect((target, 9)).ok()?;
         socket.local_addr().ok().map(|address| address.ip())
     };
-    let chosen = [towards("0.0.0.0", "192.0.2.1"), towards("::", "2001:db8::1")];
+    let chosen = [source_address("0.0.0.0", "192.0.2.1"), source_address("::", "2001:db8::1")];
     let mut found: Vec<IpAddr> = chosen.into_iter().flatten().filter(|ip| is_good(*ip)).collect();
     if found.is_empty() {
         let table = fs::read_to_string("/proc/net/fib_trie").unwrap_or_default();

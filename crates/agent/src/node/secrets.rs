@@ -22,10 +22,10 @@ pub(super) struct PullCredentials {
     /// Guards what was last read.
     store: RwLock<Arc<SecretStore>>,
     /// Guards the problems that were already logged.
-    told: Mutex<BTreeSet<String>>,
+    logged: Mutex<BTreeSet<String>>,
 }
 
-/// The secrets directory cannot be read. A line for people.
+/// The secrets directory cannot be read. The text is one line.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct SecretsError(String);
@@ -36,7 +36,7 @@ impl PullCredentials {
     /// # Errors
     /// The directory cannot be read: the configuration names something that does not exist.
     pub(super) async fn read(directory: Option<PathBuf>, documents: DocumentStore) -> Result<Self, SecretsError> {
-        let this = Self { directory, documents, store: RwLock::default(), told: Mutex::default() };
+        let this = Self { directory, documents, store: RwLock::default(), logged: Mutex::default() };
         this.read_again().await.map_err(SecretsError)?;
         Ok(this)
     }
@@ -52,7 +52,7 @@ impl PullCredentials {
                 () = tokio::time::sleep(period) => {}
             }
             if let Err(line) = self.read_again().await {
-                self.report([format!("{line}; what was known of it goes on")].into());
+                self.report([format!("{line}; the last content stays in force")].into());
             }
         }
     }
@@ -68,9 +68,9 @@ impl PullCredentials {
 
     /// Logs the problems that were not logged the last time.
     fn report(&self, problems: BTreeSet<String>) {
-        let mut told = self.told.lock();
-        problems.difference(&told).for_each(|problem| tracing::warn!(error = %problem, "secrets are left out"));
-        *told = problems;
+        let mut logged = self.logged.lock();
+        problems.difference(&logged).for_each(|problem| tracing::warn!(error = %problem, "secrets are left out"));
+        *logged = problems;
     }
 
     /// The credentials of a pod. Secrets next to the pod's manifest take precedence over those of the directory.
@@ -78,13 +78,13 @@ impl PullCredentials {
         let store = Arc::clone(&self.store.read());
         let (namespace, spec) = (&pod.metadata.namespace, &pod.spec);
         let account = if spec.service_account_name.is_empty() { "default" } else { &spec.service_account_name };
-        let beside = |name: &str| self.documents.pull_secret(namespace, name);
-        let resolved = store.resolve_names(namespace, account, &spec.image_pull_secrets, beside);
+        let of_manifest = |name: &str| self.documents.pull_secret(namespace, name);
+        let resolved = store.resolve_names(namespace, account, &spec.image_pull_secrets, of_manifest);
         PodCredentials { secrets: resolved.secrets, missing: resolved.missing, account: resolved.account }
     }
 }
 
-/// The content of the directory, and its problems.
+/// Reads the content of the directory, and its problems.
 fn store(directory: &Path) -> Result<(SecretStore, BTreeSet<String>), String> {
     let read =
         read_directory(directory).map_err(|error| format!("secretsDirectory {}: {error}", directory.display()))?;

@@ -17,14 +17,14 @@ pub(super) struct History {
     bytes: [u64; INTERVALS],
     /// Number of the last interval since 1970.
     last: i64,
-    /// Bytes of the running pulls, as they were counted.
+    /// Bytes of the running pulls that were counted already.
     counted: HashMap<u64, u64>,
     /// Number of the last ended pull that was counted.
     ended: u64,
 }
 
 impl History {
-    /// An empty one that begins at `second` of 1970.
+    /// Creates an empty history that begins at `second` of 1970.
     pub(super) fn new(second: i64) -> Self {
         Self { bytes: [0; INTERVALS], last: second.div_euclid(INTERVAL), counted: HashMap::new(), ended: 0 }
     }
@@ -32,19 +32,19 @@ impl History {
     /// Counts the bytes that arrived since the last call.
     pub(super) fn count(&mut self, second: i64, running: &[PullInFlight], ended: &[EndedPull]) {
         self.advance(second);
-        let mut came = 0_u64;
+        let mut received = 0_u64;
         for pull in ended.iter().filter(|pull| pull.number > self.ended) {
             let before = self.counted.remove(&pull.id).unwrap_or_default();
-            came = came.saturating_add(pull.received_bytes.saturating_sub(before));
+            received = received.saturating_add(pull.received_bytes.saturating_sub(before));
         }
         self.ended = ended.iter().map(|pull| pull.number).max().unwrap_or_default().max(self.ended);
         self.counted.retain(|id, _| running.iter().any(|pull| pull.id == *id));
         for pull in running {
             let before = self.counted.insert(pull.id, pull.received_bytes).unwrap_or_default();
-            came = came.saturating_add(pull.received_bytes.saturating_sub(before));
+            received = received.saturating_add(pull.received_bytes.saturating_sub(before));
         }
         let bytes = &mut self.bytes[slot(self.last)];
-        *bytes = bytes.saturating_add(came);
+        *bytes = bytes.saturating_add(received);
     }
 
     /// Bytes of every interval, oldest first; the last one has only begun.

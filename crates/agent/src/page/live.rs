@@ -1,5 +1,6 @@
-//! The live page: `GET /live` sends the parts of the page that changed, as server-sent events, twice a second while pulls run and every two seconds
-//! otherwise. A reader that does not read is waited for, and nothing is kept for it meanwhile. Called by [`super::routes`]; read by `page.js`.
+//! The live page: `GET /live` sends the parts of the page that changed, as server-sent events, twice a second while pulls run and
+//! every two seconds otherwise. A reader that does not read is waited for, and nothing is kept for it meanwhile. Called by
+//! [`super::routes`]; read by `page.js`.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -65,14 +66,14 @@ impl Reader {
         let reporter = &self.state.reporter;
         let pause = if reporter.is_busy() { BUSY } else { QUIET };
         let mut changes = reporter.changes();
-        let look = async {
+        let update = async {
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
                 // Pulls that start and end quickly are shown in one update.
                 _ = changes.changed() => tokio::time::sleep(BUSY / 5).await,
             }
         };
-        self.state.stop.run_until_cancelled(look).await
+        self.state.stop.run_until_cancelled(update).await
     }
 
     /// The parts that are not as the reader has them.

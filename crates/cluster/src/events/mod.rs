@@ -59,7 +59,7 @@ struct Shared {
     /// Guards the events that wait.
     queue: Mutex<Queue>,
     /// Notified when an event is queued.
-    came: Notify,
+    added: Notify,
 }
 
 /// Takes events for the API server.
@@ -72,7 +72,7 @@ impl ApiRecorder {
     /// Nothing is written until an [`EventWriter`] runs.
     #[must_use]
     pub fn new(clock: WallClock) -> Self {
-        Self { shared: Arc::new(Shared { clock, queue: Mutex::default(), came: Notify::new() }) }
+        Self { shared: Arc::new(Shared { clock, queue: Mutex::default(), added: Notify::new() }) }
     }
 }
 
@@ -80,7 +80,7 @@ impl EventRecorder for ApiRecorder {
     fn record(&self, event: EventRef<'_>) {
         let now = (self.shared.clock)();
         self.shared.queue.lock().push(event, now);
-        self.shared.came.notify_one();
+        self.shared.added.notify_one();
     }
 }
 

@@ -73,7 +73,7 @@ impl EventWriter {
                 continue;
             }
             let Some(next) = self.next() else {
-                stop.run_until_cancelled(self.recorder.shared.came.notified()).await;
+                stop.run_until_cancelled(self.recorder.shared.added.notified()).await;
                 continue;
             };
             if !budget.take(&next.event.object, Instant::now()) {

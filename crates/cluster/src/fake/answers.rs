@@ -102,14 +102,15 @@ pub(super) fn watch(state: &Arc<State>, path: &str, query: &Query) -> Response<B
                     tokio::select! {
                         biased;
                         _ = closes.changed() => return None,
-                        heard = changed.changed() => if heard.is_err() { return None },
+                        result = changed.changed() => if result.is_err() { return None },
                     }
                     continue;
                 }
                 let events = state.store.lock().events(&path, &fields, version);
                 let Some((newest, events)) = events else {
-                    let gone = json!({"type": "ERROR", "object": status(410, "Expired", "too old resource version")});
-                    return Some((vec![gone], (state, version, changed, closes, path, fields, true)));
+                    let expired =
+                        json!({"type": "ERROR", "object": status(410, "Expired", "too old resource version")});
+                    return Some((vec![expired], (state, version, changed, closes, path, fields, true)));
                 };
                 version = newest;
                 if !events.is_empty() {
@@ -118,7 +119,7 @@ pub(super) fn watch(state: &Arc<State>, path: &str, query: &Query) -> Response<B
                 tokio::select! {
                     biased;
                     _ = closes.changed() => return None,
-                    heard = changed.changed() => if heard.is_err() { return None },
+                    result = changed.changed() => if result.is_err() { return None },
                 }
             }
         },

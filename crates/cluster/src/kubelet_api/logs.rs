@@ -21,11 +21,11 @@ use crate::kubelet_api::access::Refusal;
 use crate::kubelet_api::answer::{Answer, boxed};
 use crate::kubelet_api::query::LogQuery;
 
-/// How often a log that is followed is looked at.
-const LOOK: Duration = Duration::from_millis(100);
-/// How often the runtime is asked whether its container still runs.
+/// Poll interval of a followed log.
+const POLL: Duration = Duration::from_millis(100);
+/// Interval at which the runtime is asked whether the container still runs.
 const ASK: Duration = Duration::from_secs(1);
-/// Pieces that wait for the client.
+/// Maximum number of pieces that wait for the client.
 const WAITING: usize = 2;
 
 type Piece = io::Result<Frame<Bytes>>;
@@ -83,7 +83,7 @@ impl Job {
             match blocking(move || LogReader::open(&location, options)).await {
                 Err(error) if self.follow && error.kind() == io::ErrorKind::NotFound => tokio::select! {
                     () = &mut ended => return Err(error),
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL) => {}
                 },
                 opened => return opened,
             }
@@ -115,7 +115,7 @@ impl Job {
                 LogStep::UpToDate => tokio::select! {
                     () = &mut ended => over = true,
                     () = self.sender.closed() => return,
-                    () = tokio::time::sleep(LOOK) => {}
+                    () = tokio::time::sleep(POLL) => {}
                 },
             }
         }

@@ -1,7 +1,7 @@
 //! [`Port`]: an address at which HTTP/1.1 is answered, over TLS or in clear text. Unauthenticated clients have a small budget of
-//! connections ([`crate::kubelet_api::admission`]), a request must name the listener ([`crate::kubelet_api::host`]), and no connection waits for ever for
-//! its client. Independent of paths and permissions. Every TCP listener of the program that speaks HTTP is one: the kubelet's
-//! port, the status page, metrics, `imagelet registry`.
+//! connections ([`crate::kubelet_api::admission`]), a request must name the listener ([`crate::kubelet_api::host`]), and no
+//! connection waits for ever for its client. Independent of paths and permissions. Every TCP listener of the program that speaks
+//! HTTP is one: the kubelet's port, the status page, metrics, `imagelet registry`.
 
 use std::convert::Infallible;
 use std::io;
@@ -64,7 +64,8 @@ impl Client {
         self.certificate.as_ref()
     }
 
-    /// Notes that the client has shown who it is: its connection is no longer evicted. Returns false where too many such connections are open.
+    /// Notes that the client has shown who it is: its connection is no longer evicted. Returns false where too many such
+    /// connections are open.
     #[must_use]
     pub fn authenticate(&self) -> bool {
         self.seat.authenticate()
@@ -175,7 +176,7 @@ impl Connection {
             let client = Client { certificate: None, seat };
             return self.requests(stream, service(Arc::new(client))).await;
         };
-        let shaken = self.stop.run_until_cancelled(shake_hands(self.name, stream, &tls)).await;
+        let shaken = self.stop.run_until_cancelled(handshake(self.name, stream, &tls)).await;
         let Some(stream) = shaken.flatten() else { return };
         let certificates = stream.get_ref().1.peer_certificates();
         let certificate = certificates.and_then(|chain| chain.first()).cloned().map(CertificateDer::into_owned);
@@ -292,7 +293,7 @@ impl<B: Body + Unpin> Body for AnswerBody<B> {
 }
 
 /// Returns the TLS session of a connection; `None` if the client does not complete the handshake in time.
-async fn shake_hands(name: &'static str, stream: TcpStream, tls: &Arc<Tls>) -> Option<TlsStream<TcpStream>> {
+async fn handshake(name: &'static str, stream: TcpStream, tls: &Arc<Tls>) -> Option<TlsStream<TcpStream>> {
     let config = match tls.fresh() {
         Some(config) => config,
         None => {

@@ -79,8 +79,8 @@ fn merge(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Valu
             }
         }
     }
-    let gone = old.keys().filter(|key| !new.contains_key(*key));
-    patch.extend(gone.map(|key| (key.clone(), Value::Null)));
+    let removed = old.keys().filter(|key| !new.contains_key(*key));
+    patch.extend(removed.map(|key| (key.clone(), Value::Null)));
     patch
 }
 

@@ -66,9 +66,9 @@ fn is_nothing(value: &Value) -> bool {
 fn addresses(before: Option<&Value>, after: &Value) -> Value {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let (before, mut entries) = (list(before), list(Some(after)));
-    let gone = before.iter().filter(|old| !entries.contains(old));
-    let gone: Vec<Value> = gone.map(|old| json!({"ip": old["ip"], "$patch": "delete"})).collect();
-    entries.extend(gone);
+    let removed = before.iter().filter(|old| !entries.contains(old));
+    let removed: Vec<Value> = removed.map(|old| json!({"ip": old["ip"], "$patch": "delete"})).collect();
+    entries.extend(removed);
     Value::Array(entries)
 }
 

@@ -32,13 +32,13 @@ pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
 
 /// Writes one file. Returns false if the reader has closed the pipe.
 fn write(view: &View, path: &[u8], buffer: &mut [u8]) -> Outcome<bool> {
-    let told = |error| failure("cat", &error);
-    let node = view.resolve(path, true).map_err(told)?;
-    let file = view.file(&node).map_err(told)?;
+    let to_failure = |error| failure("cat", &error);
+    let node = view.resolve(path, true).map_err(to_failure)?;
+    let file = view.file(&node).map_err(to_failure)?;
     let mut out = std::io::stdout().lock();
     let mut at = 0;
     loop {
-        let length = file.read_at(at, buffer).map_err(told)?;
+        let length = file.read_at(at, buffer).map_err(to_failure)?;
         if length == 0 {
             return match out.flush() {
                 Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(written(&error)),

@@ -194,11 +194,11 @@ fn of_records(hidden: Vec<String>, repaired: bool) -> CheckReport {
 
 /// Returns a sink that logs a line after every tenth of the work.
 fn progress() -> CheckSink {
-    let told = std::sync::atomic::AtomicU64::new(0);
+    let logged = std::sync::atomic::AtomicU64::new(0);
     CheckSink::new(move |progress| {
         let CheckProgress { layers, layers_total, bytes, bytes_total } = progress;
         let tenth = bytes.saturating_mul(10).checked_div(bytes_total).unwrap_or(0);
-        if told.fetch_max(tenth, std::sync::atomic::Ordering::Relaxed) < tenth {
+        if logged.fetch_max(tenth, std::sync::atomic::Ordering::Relaxed) < tenth {
             tracing::info!(bytes, bytes_total, layers, layers_total, "checking");
         }
     })

@@ -22,8 +22,8 @@ const BUFFER: usize = 256 << 10;
 
 /// The kind of file at the target of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum There {
-    Nothing,
+enum TargetKind {
+    Absent,
     Directory,
     Other,
 }
@@ -58,9 +58,9 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
             return archive(&open.view, &node, &source, &context, &|| stop.is_cancelled());
         }
         let there = match std::fs::metadata(&target) {
-            Ok(metadata) if metadata.is_dir() => There::Directory,
-            Ok(_) => There::Other,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => There::Nothing,
+            Ok(metadata) if metadata.is_dir() => TargetKind::Directory,
+            Ok(_) => TargetKind::Other,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => TargetKind::Absent,
             Err(error) => return Err(file_failure(&context, "look at", &target, &error)),
         };
         let place = place(&source, node.stat().kind, node.name(), &target, there)
@@ -186,22 +186,22 @@ fn split(text: &OsStr) -> Outcome<(String, Vec<u8>)> {
 
 /// Returns the target of a copy. An existing directory receives the source under its name, or the source's content if its path ends in
 /// `/.`. A missing target is created.
-fn place(source: &[u8], kind: Kind, name: &[u8], target: &Path, there: There) -> Result<CopyTarget, &'static str> {
+fn place(source: &[u8], kind: Kind, name: &[u8], target: &Path, there: TargetKind) -> Result<CopyTarget, &'static str> {
     let slash = target.as_os_str().as_bytes().ends_with(b"/");
     let content = is_content(source, name);
     let under = |name: &[u8], into: &Path| CopyTarget { into: into.to_owned(), name: Some(name.to_vec()), make: false };
     match (kind, there) {
-        (Kind::Directory, There::Directory) if content => {
+        (Kind::Directory, TargetKind::Directory) if content => {
             Ok(CopyTarget { into: target.to_owned(), name: None, make: false })
         }
-        (_, There::Directory) => Ok(under(name, target)),
-        (Kind::Directory, There::Nothing) if content => {
+        (_, TargetKind::Directory) => Ok(under(name, target)),
+        (Kind::Directory, TargetKind::Absent) if content => {
             Ok(CopyTarget { into: target.to_owned(), name: None, make: true })
         }
-        (Kind::Directory, There::Other) => Err("it is no directory, and a directory is to be copied there"),
-        (_, There::Nothing) if slash && kind != Kind::Directory => Err("there is no such directory"),
-        (_, There::Other) if slash => Err("it is no directory"),
-        (_, There::Nothing | There::Other) => {
+        (Kind::Directory, TargetKind::Other) => Err("it is no directory, and a directory is to be copied there"),
+        (_, TargetKind::Absent) if slash && kind != Kind::Directory => Err("there is no such directory"),
+        (_, TargetKind::Other) if slash => Err("it is no directory"),
+        (_, TargetKind::Absent | TargetKind::Other) => {
             let leaf = target.file_name().ok_or("it names nothing that could be made")?;
             let into = target.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
             Ok(under(leaf.as_bytes(), into))

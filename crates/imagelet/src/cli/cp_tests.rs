@@ -26,26 +26,26 @@ fn image_and_path_are_split() {
 
 #[test]
 fn copies_go_where_docker_puts_them() {
-    use There::{Directory, Nothing, Other};
+    use TargetKind::{Absent, Directory, Other};
     type Want = Result<(&'static str, Option<&'static str>, bool), &'static str>;
     let (dir, file) = (Kind::Directory, Kind::File);
-    let cases: &[(&str, Kind, &str, There, Want)] = &[
-        ("/etc/passwd", file, "out", Nothing, Ok((".", Some("out"), false))),
+    let cases: &[(&str, Kind, &str, TargetKind, Want)] = &[
+        ("/etc/passwd", file, "out", Absent, Ok((".", Some("out"), false))),
         ("/etc/passwd", file, "/tmp/out", Other, Ok(("/tmp", Some("out"), false))),
         ("/etc/passwd", file, "/tmp", Directory, Ok(("/tmp", Some("passwd"), false))),
         ("/etc/passwd", file, "/tmp/", Directory, Ok(("/tmp/", Some("passwd"), false))),
-        ("/etc/passwd", file, "new/", Nothing, Err("there is no such directory")),
+        ("/etc/passwd", file, "new/", Absent, Err("there is no such directory")),
         ("/etc/passwd", file, "file/", Other, Err("it is no directory")),
         ("/etc", dir, "/tmp", Directory, Ok(("/tmp", Some("etc"), false))),
         ("/etc/", dir, "/tmp", Directory, Ok(("/tmp", Some("etc"), false))),
         ("/etc/.", dir, "/tmp", Directory, Ok(("/tmp", None, false))),
-        ("/etc", dir, "new", Nothing, Ok((".", Some("new"), false))),
-        ("/etc", dir, "new/", Nothing, Ok((".", Some("new"), false))),
-        ("/etc/.", dir, "new", Nothing, Ok(("new", None, true))),
+        ("/etc", dir, "new", Absent, Ok((".", Some("new"), false))),
+        ("/etc", dir, "new/", Absent, Ok((".", Some("new"), false))),
+        ("/etc/.", dir, "new", Absent, Ok(("new", None, true))),
         ("/etc", dir, "file", Other, Err("it is no directory, and a directory is to be copied there")),
         ("/", dir, "/tmp", Directory, Ok(("/tmp", None, false))),
-        ("/", dir, "new", Nothing, Ok(("new", None, true))),
-        ("/etc/passwd", file, "/", Nothing, Err("there is no such directory")),
+        ("/", dir, "new", Absent, Ok(("new", None, true))),
+        ("/etc/passwd", file, "/", Absent, Err("there is no such directory")),
     ];
     for (source, kind, target, there, want) in cases {
         let name = source.trim_end_matches("/.").trim_end_matches('/').rsplit('/').next().unwrap_or_default();

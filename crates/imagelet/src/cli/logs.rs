@@ -17,7 +17,7 @@ use crate::args::Logs;
 use crate::exit::{Code, Failure, Outcome};
 
 /// Poll interval of a followed log.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL: Duration = Duration::from_millis(100);
 /// How often the runtime is asked whether the container is still running.
 const ASK: Duration = Duration::from_secs(1);
 /// Maximum length of a line that is never interleaved with another container's.
@@ -130,7 +130,7 @@ async fn show(service: &dyn RuntimeService, log: Log, options: LogOptions, sink:
             // The container was created, but not started yet.
             Err(error) if follow && error.kind() == io::ErrorKind::NotFound => tokio::select! {
                 () = &mut ended => return Err(unreadable(error)),
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL) => {}
             },
             opened => break opened.map_err(unreadable)?,
         }
@@ -142,7 +142,7 @@ async fn show(service: &dyn RuntimeService, log: Log, options: LogOptions, sink:
     loop {
         let step;
         (reading, step) = match blocking(move || reading.step()).await {
-            Ok(went) => went,
+            Ok(step) => step,
             Err(error) => return done(Err(error), unreadable),
         };
         if step == LogStep::Full {
@@ -150,7 +150,7 @@ async fn show(service: &dyn RuntimeService, log: Log, options: LogOptions, sink:
         }
         tokio::select! {
             () = &mut ended => return done(blocking(move || reading.finish()).await, unreadable),
-            () = tokio::time::sleep(LOOK) => {}
+            () = tokio::time::sleep(POLL) => {}
         }
     }
 }
@@ -215,7 +215,7 @@ impl<W: Write> Sink<W> {
     }
 
     /// Writes the buffered whole lines, or everything.
-    fn hand_on(&mut self, everything: bool) -> io::Result<()> {
+    fn forward(&mut self, everything: bool) -> io::Result<()> {
         let end = match self.kept.iter().rposition(|byte| *byte == b'\n') {
             _ if everything || !self.whole_lines || self.kept.len() > LONGEST_LINE => self.kept.len(),
             Some(end) => end + 1,
@@ -234,7 +234,7 @@ impl<W: Write> Sink<W> {
         if self.whole_lines && !self.at_line_start {
             self.kept.push(b'\n');
         }
-        self.hand_on(true)
+        self.forward(true)
     }
 }
 
@@ -248,13 +248,13 @@ impl<W: Write> Write for Sink<W> {
             self.at_line_start = line.ends_with(b"\n");
         }
         if self.kept.len() > LONGEST_LINE {
-            self.hand_on(false)?;
+            self.forward(false)?;
         }
         Ok(bytes.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.hand_on(false)
+        self.forward(false)
     }
 }
 

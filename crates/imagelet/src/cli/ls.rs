@@ -95,8 +95,8 @@ struct Lister<'a> {
 
 impl Lister<'_> {
     fn list(mut self, path: &[u8]) -> Outcome {
-        let told = |error| failure(format!("ls {}", self.image), &error);
-        let mut node = self.view.resolve(path, false).map_err(told)?;
+        let to_failure = |error| failure(format!("ls {}", self.image), &error);
+        let mut node = self.view.resolve(path, false).map_err(to_failure)?;
         // As in `ls`: a link to a directory lists the directory, unless the link itself is shown.
         if node.stat().kind == Kind::Symlink
             && matches!(self.shown, EntryForm::Names)
@@ -167,9 +167,9 @@ impl Lister<'_> {
 
     fn document(&self, node: &Node) -> Outcome<Entry> {
         let stat = node.stat();
-        let told = |error| failure(format!("ls {}", self.image), &error);
+        let to_failure = |error| failure(format!("ls {}", self.image), &error);
         let path = [b"/", node.path()].concat();
-        let xattrs = self.view.xattrs(node).map_err(told)?;
+        let xattrs = self.view.xattrs(node).map_err(to_failure)?;
         let attribute = |(name, value): (Vec<u8>, Vec<u8>)| Attribute {
             name: String::from_utf8_lossy(&name).into_owned(),
             value: STANDARD.encode(value),
@@ -191,7 +191,7 @@ impl Lister<'_> {
                 _ => None,
             },
             xattrs: xattrs.into_iter().map(attribute).collect(),
-            opaque: self.view.is_single() && self.view.hides_below(node).map_err(told)?,
+            opaque: self.view.is_single() && self.view.hides_below(node).map_err(to_failure)?,
             layer: self.view.layer_of(node).map(ToString::to_string),
         })
     }

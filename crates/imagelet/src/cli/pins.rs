@@ -65,9 +65,9 @@ pub(super) async fn pin(app: &App, args: &PinArgs) -> Outcome {
 pub(super) async fn unpin(app: &App, args: &UnpinArgs) -> Outcome {
     let patterns = patterns(&args.patterns)?;
     let pins = app.collector().await?.unpin(&patterns).await?;
-    let (gone, missing): (Vec<Pin>, Vec<Pin>) = pins.into_iter().partition(|pin| pin.changed);
-    if !gone.is_empty() {
-        app.printer.report(&PinReport { pins: gone })?;
+    let (removed, missing): (Vec<Pin>, Vec<Pin>) = pins.into_iter().partition(|pin| pin.changed);
+    if !removed.is_empty() {
+        app.printer.report(&PinReport { pins: removed })?;
     }
     let failure = |pin: Pin| Failure::failed(format!("no such pin: {}; `imagelet pins` lists them", pin.pattern));
     Failure::all(missing.into_iter().map(failure).collect()).map_or(Ok(()), Err)

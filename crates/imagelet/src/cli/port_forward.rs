@@ -40,13 +40,13 @@ pub(super) async fn run(app: &App, args: &PortForward) -> Outcome {
         }
     }
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
-    let (gone, mut is_gone) = mpsc::channel(1);
+    let (pod_ended, mut ended_receiver) = mpsc::channel(1);
     for (listener, port) in listeners {
-        tasks.spawn(accept(Arc::clone(&forward), listener, port, tasks.clone(), stop.clone(), gone.clone()));
+        tasks.spawn(accept(Arc::clone(&forward), listener, port, tasks.clone(), stop.clone(), pod_ended.clone()));
     }
     let ended = tokio::select! {
         () = stop.cancelled() => Ok(()),
-        Some(failure) = is_gone.recv() => Err(failure),
+        Some(failure) = ended_receiver.recv() => Err(failure),
     };
     stop.cancel();
     tasks.close();
@@ -92,7 +92,7 @@ async fn accept(
     port: u16,
     tasks: TaskTracker,
     stop: CancellationToken,
-    gone: mpsc::Sender<Failure>,
+    pod_ended: mpsc::Sender<Failure>,
 ) {
     loop {
         let client = tokio::select! {
@@ -109,7 +109,7 @@ async fn accept(
             }
         };
         tracing::debug!(port, "connection");
-        let (forward, stop, gone) = (Arc::clone(&forward), stop.clone(), gone.clone());
+        let (forward, stop, pod_ended) = (Arc::clone(&forward), stop.clone(), pod_ended.clone());
         tasks.spawn(async move {
             let carried = tokio::select! {
                 () = stop.cancelled() => return,
@@ -118,7 +118,7 @@ async fn accept(
             if let Err(failure) = carried {
                 match forward.has_ended().await {
                     true => {
-                        let _ = gone.try_send(Failure::failed(format!("pod {} runs no longer", forward.title)));
+                        let _ = pod_ended.try_send(Failure::failed(format!("pod {} runs no longer", forward.title)));
                     }
                     false => tracing::warn!(port, error = failure.lines().join("; "), "connection failed"),
                 }

@@ -90,7 +90,7 @@ async fn serve(app: &App) -> Outcome {
         notify.stopping("ending; long calls go on until then");
     };
     let users = Users { managed: None, records, collection: &collection };
-    let beside = async {
+    let background = async {
         let reloading = reload.keep((app, &ended), users, &notify, &status);
         let watching = watchdog::keep(app.environment.watchdog, &ended, &notify, None);
         tokio::join!(ended.run_until_cancelled(ending), reloading, watching)
@@ -100,7 +100,7 @@ async fn serve(app: &App) -> Outcome {
         ended.cancel();
         served
     };
-    let (served, _) = tokio::join!(serving, beside);
+    let (served, _) = tokio::join!(serving, background);
     stop.cancel();
     admin.stop().await;
     tasks.wait().await;

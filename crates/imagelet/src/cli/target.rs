@@ -32,8 +32,8 @@ pub(crate) async fn runtime(app: &App) -> Outcome<Arc<dyn RuntimeService>> {
 /// Returns the default endpoint of pods: that of the process that keeps them, otherwise the default of `imagelet run`.
 async fn default_endpoint(app: &App) -> String {
     let about = client::ask_json::<NodeInfo>(&admin_socket(&app.config), Method::GET, "/v1/node").await;
-    let told = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
-    told.unwrap_or_else(crate::endpoint::usual_endpoint)
+    let reported = about.ok().map(|about| about.runtime_endpoint).filter(|endpoint| !endpoint.is_empty());
+    reported.unwrap_or_else(crate::endpoint::usual_endpoint)
 }
 
 /// The name of a pod as the user wrote it.

@@ -41,9 +41,9 @@ impl NamedFiles {
         if self.file.is_some() || file.try_exists().unwrap_or(true) {
             paths.push(file.to_owned());
         }
-        let mut beside = file.as_os_str().to_owned();
-        beside.push(".d");
-        let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from(beside));
+        let mut drop_in_directory = file.as_os_str().to_owned();
+        drop_in_directory.push(".d");
+        let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from(drop_in_directory));
         if self.directory.is_some() || directory.try_exists().unwrap_or(true) {
             match drop_ins(&directory, notes) {
                 Ok(found) => paths.extend(found),

@@ -24,14 +24,14 @@ type Connected = (Arc<dyn ImageService>, Option<Arc<RuntimeImages>>);
 /// Connects to the images behind an endpoint. The second value is present if our engine may pull them.
 pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Opening<'_>) -> Outcome<Connected> {
     let access = opening.access;
-    if config.pull_engine == PullEngine::Runtime && access.brings {
+    if config.pull_engine == PullEngine::Runtime && access.pulls {
         leave_to_runtime(config, endpoint, "pullEngine is runtime")?;
     }
     let service: Arc<dyn ImageService> = match connect_image_service(endpoint, client_options(config)).await {
         Ok(service) => Arc::new(service),
         Err(error) => return Err(Failure::new(code_of(error.kind()), chain(&error))),
     };
-    if config.pull_engine == PullEngine::Runtime || !access.brings && !access.accounts {
+    if config.pull_engine == PullEngine::Runtime || !access.pulls && !access.accounts {
         return Ok((service, None));
     }
     let runtime = fills(config, endpoint, opening, service).await?;
@@ -44,14 +44,14 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         }
     };
     if let Some(choice) = &choice {
-        if access.says_who_pulls() {
+        if access.reports_engine() {
             tracing::info!(pullEngine = %choice, "pull engine selected for {endpoint}");
         }
         if !choice.is_embedded && config.pull_engine == PullEngine::Embedded {
             let message = format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why);
             return Err(Failure::new(Code::Config, message));
         }
-        if !choice.is_embedded && access.brings {
+        if !choice.is_embedded && access.pulls {
             leave_to_runtime(config, endpoint, &format!("{endpoint} cannot be filled: {}", choice.why))?;
         }
     }

@@ -107,7 +107,7 @@ impl SharedStore {
     /// Logs which process pulls images for this command.
     fn log_owner(&self) {
         if let StoreOwner::Other { process, .. } = self.owner()
-            && self.access.brings
+            && self.access.pulls
         {
             let root = self.options.root.display();
             tracing::info!("{root} is held by {process}, which does the work for this command");
@@ -214,7 +214,7 @@ async fn find_owner(
             return Err(OpenError::Store(error).into());
         }
         let same_settings = process.is_agent || *settings == options.store.settings;
-        if !own && (same_settings || !access.brings) {
+        if !own && (same_settings || !access.pulls) {
             let remote = RemoteStore::of(&options.root);
             // While the owner changes, the lock file may still name the previous one.
             if remote.holder().await.is_some_and(|answers| process.pid == Some(answers)) {

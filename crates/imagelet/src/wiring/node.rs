@@ -12,7 +12,7 @@ use agent::node::{Node, NodeParts, Reading, ServerSide, WantedPods, machine};
 use cri_api::RuntimeService;
 use cri_grpc::Endpoint;
 use image_manager::WallClock;
-use kuberuntime::Surroundings;
+use kuberuntime::PodContext;
 use kuberuntime::config::{ClusterDns, NodeResources};
 use kuberuntime::logs::LogRotationOptions;
 use kuberuntime::sources::{Source, UrlSource};
@@ -20,7 +20,7 @@ use kuberuntime::sync::NodeFacts;
 use kuberuntime::volumes::Volumes;
 use oci::Quantity;
 
-use super::waiting::until_there;
+use super::waiting::until_available;
 use crate::app::{App, collection_parts};
 use crate::config::{Config, eviction};
 use crate::endpoint::{self, connect_pod_runtime, parse_endpoint};
@@ -101,8 +101,8 @@ pub(crate) async fn open(
     let pods = pods.with_server(server);
     let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
     let waits = stays.then(|| admin_address(&app.config));
-    let runtime = until_there(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;
-    let images = until_there(app, waits.as_ref(), async || app.images().await).await?;
+    let runtime = until_available(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;
+    let images = until_available(app, waits.as_ref(), async || app.images().await).await?;
     let mut parts =
         collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
     parts.images.records = app.records_to_prune().await;
@@ -149,7 +149,7 @@ fn facts(config: &Config) -> NodeFacts {
     let texts = |list: &[std::net::IpAddr]| list.iter().map(ToString::to_string).collect();
     let chosen = config.origins.contains_key("resolvConf");
     NodeFacts {
-        around: Surroundings {
+        context: PodContext {
             node_name: config.pods.node_name(),
             host_ips: texts(&ips),
             pod_ips: Vec::new(),
@@ -181,12 +181,12 @@ mod tests {
         config.pods.node_ips = vec!["192.0.2.7".parse().expect("an address")];
         let facts = facts(&config);
         assert_eq!(
-            (&*facts.around.node_name, &*facts.around.host_ips),
+            (&*facts.context.node_name, &*facts.context.host_ips),
             ("edge-1", ["192.0.2.7".to_owned()].as_slice())
         );
-        assert!(facts.resources.memory > 1 << 20 && facts.around.allocatable_cpu.milli_value() >= 1000);
+        assert!(facts.resources.memory > 1 << 20 && facts.context.allocatable_cpu.milli_value() >= 1000);
         config.pods.node_ips = Vec::new();
-        assert!(!super::facts(&config).around.host_ips.is_empty());
+        assert!(!super::facts(&config).context.host_ips.is_empty());
     }
 
     #[test]

@@ -11,7 +11,7 @@ use cri_grpc::client::RuntimePassthrough;
 use cri_grpc::server::{self, Listener, ServerOptions, SocketRemains};
 use image_manager::{Clock, Instrumented, Metrics, PullBoard, WantedBy, WatchedPulls};
 
-use super::waiting::until_there;
+use super::waiting::until_available;
 use crate::app::App;
 use crate::endpoint::{connect_passthrough, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome};
@@ -44,14 +44,14 @@ impl Listening {
         let behind = parse_endpoint(text)?;
         self.refuse(&behind, "the containers are behind")?;
         let connect = async || connect_passthrough(&app.config, &behind).await;
-        until_there(app, Some(waits), connect).await.map(Some)
+        until_available(app, Some(waits), connect).await.map(Some)
     }
 
     /// Opens the images to serve: first the root, then the socket, since only the owner of the root may replace the socket of a dead
     /// process.
     pub(crate) async fn images<'a>(&self, app: &'a App, waits: &AdminAddress) -> Outcome<&'a Images> {
         let open = async || app.images_to_serve(self.endpoint.path().to_owned()).await;
-        let images = until_there(app, Some(waits), open).await?;
+        let images = until_available(app, Some(waits), open).await?;
         if let Some(behind) = images.endpoint() {
             self.refuse(behind, "the images come from")?;
         }

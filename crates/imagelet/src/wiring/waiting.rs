@@ -14,7 +14,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 
 /// Returns the value that `connect` makes. A long-running process (`waits` has the address of its admin endpoint) waits while the endpoint
 /// is unreachable. It reports that once in the log, and to every client of its admin endpoint.
-pub(crate) async fn until_there<T>(
+pub(crate) async fn until_available<T>(
     app: &App,
     waits: Option<&AdminAddress>,
     mut connect: impl AsyncFnMut() -> Outcome<T>,

@@ -35,14 +35,14 @@ pub(super) fn init_containers(
     // A normal container that is there shows that all are done, though the runtime may show nothing of them any more. One
     // that has ended shows nothing: it may be of a sandbox before this one.
     let initialised = pod.spec.containers.iter().any(|container| {
-        let state = observed.latest_here(&container.name).map(|run| run.state);
+        let state = observed.latest_in_sandbox(&container.name).map(|run| run.state);
         matches!(state, Some(ContainerState::Created | ContainerState::Running))
     });
     let mut walk = InitWalk { pod, probes, actions, reached: initialised, initialised };
     // From the last to the first: the last one with a remaining run shows how far the pod is.
     for (index, container) in containers.iter().enumerate().rev() {
         walk.actions.kill_doubles(container, ContainerKind::Init, observed);
-        match observed.latest_here(&container.name) {
+        match observed.latest_in_sandbox(&container.name) {
             None if walk.reached && container.is_sidecar() => walk.start(index, StartReason::SidecarGone),
             None => {}
             Some(_) if walk.reached && !container.is_sidecar() => {}

@@ -86,7 +86,7 @@ pub(super) fn is_over(pod: &Pod, container: &Container, run: &ObservedContainer)
 pub(super) fn reset(pod: &Pod, observed: &ObservedPod, actions: &mut PodActions) {
     let containers = || pod.all_containers().filter(|(kind, _)| *kind != ContainerKind::Ephemeral);
     let asks = containers().find_map(|(_, container)| {
-        let run = observed.latest_here(&container.name).filter(|run| run.state == ContainerState::Exited)?;
+        let run = observed.latest_in_sandbox(&container.name).filter(|run| run.state == ContainerState::Exited)?;
         let (_, action) = matching_rule(container, run.exit_code)?;
         (action == RestartAction::RestartAllContainers).then_some(run)
     });

@@ -27,7 +27,7 @@ pub(crate) enum PodField {
 
 /// Facts about a pod that are known only while it runs, and facts about its node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Surroundings {
+pub struct PodContext {
     /// Name of the node: `spec.nodeName` in the downward API.
     pub node_name: String,
     /// Addresses of the node, the first one being its own.
@@ -42,16 +42,16 @@ pub struct Surroundings {
     pub allocatable_ephemeral_storage: Quantity,
 }
 
-/// Which fields are shown where.
+/// The use of a field, on which depends whether it is available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FieldUse {
     Variable,
-    /// In a file of a volume.
+    /// A file of a volume.
     File,
 }
 
 impl PodField {
-    /// Reads the way to a field; `None` where there is none that may be shown.
+    /// Parses the path of a field. Returns `None` for a field that is not available for this use.
     pub(crate) fn parse(text: &str, place: FieldUse) -> Option<Self> {
         let field = match text {
             "metadata.name" => Self::Name,
@@ -75,7 +75,7 @@ impl PodField {
     }
 
     /// The value. What the pod does not have is empty.
-    pub(crate) fn value(&self, pod: &Pod, around: &Surroundings) -> String {
+    pub(crate) fn value(&self, pod: &Pod, context: &PodContext) -> String {
         let metadata = &pod.metadata;
         match self {
             Self::Name => metadata.name.clone(),
@@ -85,12 +85,12 @@ impl PodField {
             Self::Annotations => lines(&metadata.annotations),
             Self::Label(key) => metadata.labels.get(key).cloned().unwrap_or_default(),
             Self::Annotation(key) => metadata.annotations.get(key).cloned().unwrap_or_default(),
-            Self::NodeName => around.node_name.clone(),
+            Self::NodeName => context.node_name.clone(),
             Self::ServiceAccountName => pod.spec.service_account_name.clone(),
-            Self::HostIp => around.host_ips.first().cloned().unwrap_or_default(),
-            Self::HostIps => around.host_ips.join(","),
-            Self::PodIp => around.pod_ips.first().cloned().unwrap_or_default(),
-            Self::PodIps => around.pod_ips.join(","),
+            Self::HostIp => context.host_ips.first().cloned().unwrap_or_default(),
+            Self::HostIps => context.host_ips.join(","),
+            Self::PodIp => context.pod_ips.first().cloned().unwrap_or_default(),
+            Self::PodIps => context.pod_ips.join(","),
         }
     }
 }
@@ -168,12 +168,12 @@ impl ContainerAmount {
     }
 
     /// The value in units of the divisor, rounded up. A limit that is not set is what the node has.
-    pub(crate) fn value(&self, container: &Container, divisor: Quantity, around: &Surroundings) -> i64 {
+    pub(crate) fn value(&self, container: &Container, divisor: Quantity, context: &PodContext) -> i64 {
         let resources = &container.resources;
         let node = match self.resource.as_str() {
-            "cpu" => around.allocatable_cpu,
-            "memory" => around.allocatable_memory,
-            "ephemeral-storage" => around.allocatable_ephemeral_storage,
+            "cpu" => context.allocatable_cpu,
+            "memory" => context.allocatable_memory,
+            "ephemeral-storage" => context.allocatable_ephemeral_storage,
             _ => Quantity::ZERO,
         };
         let amount = match self.side {
@@ -190,12 +190,12 @@ pub(crate) fn amount(
     pod: &Pod,
     container: Option<&Container>,
     reference: &ResourceFieldSelector,
-    around: &Surroundings,
+    context: &PodContext,
 ) -> Option<String> {
     let container = match reference.container_name.as_deref().unwrap_or_default() {
         "" => container?,
         name => pod.container(name)?.1,
     };
     let amount = ContainerAmount::parse(&reference.resource)?;
-    Some(amount.value(container, divisor(reference), around).to_string())
+    Some(amount.value(container, divisor(reference), context).to_string())
 }

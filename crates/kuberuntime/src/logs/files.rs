@@ -1,5 +1,5 @@
-//! The files of one log: [`LogLocation`] of the one that is written now, and the rotated ones next to it. Opens regular files only and follows no
-//! link. Used by reading and by rotation.
+//! The files of one log: [`LogLocation`] of the one that is written now, and the rotated ones next to it. Opens regular files only
+//! and follows no link. Used by reading and by rotation.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -37,7 +37,7 @@ impl RotatedLog {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct LogFiles {
     /// Rotated logs, the oldest first.
-    pub(super) turned: Vec<RotatedLog>,
+    pub(super) rotated: Vec<RotatedLog>,
     /// Names of files that a killed program left: unfinished ones, and plain ones of which there is a compressed one.
     pub(super) left: Vec<String>,
 }
@@ -54,15 +54,15 @@ pub(super) fn rotated_and_leftovers(log: &str, names: impl IntoIterator<Item = S
         if when.ends_with(UNFINISHED) {
             found.left.push(name);
         } else if when.starts_with(|c: char| c.is_ascii_digit()) {
-            found.turned.push(RotatedLog { when: when.to_owned(), compressed });
+            found.rotated.push(RotatedLog { when: when.to_owned(), compressed });
         }
     }
-    found.turned.sort();
+    found.rotated.sort();
     // A compressed file is complete once it has its name, so a plain one of the same time is a leftover. Plain ones sort first.
     let mut index = 1;
-    while index < found.turned.len() {
-        if found.turned[index - 1].when == found.turned[index].when {
-            found.left.push(found.turned.remove(index - 1).name(log));
+    while index < found.rotated.len() {
+        if found.rotated[index - 1].when == found.rotated[index].when {
+            found.left.push(found.rotated.remove(index - 1).name(log));
         } else {
             index += 1;
         }
@@ -70,8 +70,8 @@ pub(super) fn rotated_and_leftovers(log: &str, names: impl IntoIterator<Item = S
     found
 }
 
-/// Location of a container's log as its runtime reports it. The directory of all logs is where an administrator wants it; below it no link is followed,
-/// because a pod that may write there could put one in the place of a log or of a directory.
+/// Location of a container's log as its runtime reports it. The directory of all logs is where an administrator wants it; below it
+/// no link is followed, because a pod that may write there could put one in the place of a log or of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLocation {
     path: PathBuf,
@@ -89,8 +89,8 @@ impl LogLocation {
         (!status.log_path.is_empty()).then(|| Self::new(Path::new(&status.log_path), &status.labels))
     }
 
-    /// Returns the location of the log at `path`. A log of a pod is at `POD/CONTAINER/N.log` in the directory of all logs, where a kubelet and this program
-    /// put it; the log of another container is in a directory of its own.
+    /// Returns the location of the log at `path`. A log of a pod is at `POD/CONTAINER/N.log` in the directory of all logs, where a
+    /// kubelet and this program put it; the log of another container is in a directory of its own.
     pub(crate) fn new(path: &Path, labels: &BTreeMap<String, String>) -> Self {
         let name = |path: &Path| path.file_name().and_then(OsStr::to_str).unwrap_or_default().to_owned();
         let file = name(path);
@@ -188,8 +188,8 @@ mod tests {
             "10.log.20260101-000000",
         ];
         let found = rotated_and_leftovers("0.log", names.map(str::to_owned));
-        let turned: Vec<String> = found.turned.iter().map(|turned| turned.name("0.log")).collect();
-        assert_eq!(turned, ["0.log.20260101-000000.gz", "0.log.20260102-000000", "0.log.20260103-000000.gz"]);
+        let rotated: Vec<String> = found.rotated.iter().map(|rotated| rotated.name("0.log")).collect();
+        assert_eq!(rotated, ["0.log.20260101-000000.gz", "0.log.20260102-000000", "0.log.20260103-000000.gz"]);
         assert_eq!(found.left, ["0.log.20260104-000000.gz.tmp", "0.log.20260104-000000.tmp", "0.log.20260103-000000"]);
     }
 }

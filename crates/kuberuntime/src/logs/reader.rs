@@ -1,4 +1,4 @@
-//! [`LogReader`]: what a container wrote, for people. Reads a log with those that were turned away from it, from the line on
+//! [`LogReader`]: the output of a container. Reads a log with its rotated files, from the line on
 //! that is asked for, and follows it over rotations. It never waits: each [`LogReader::step`] writes what there is. Lines that
 //! are not in CRI's format are left out: no runtime wrote them. Blocks; callers keep it off the async threads.
 
@@ -10,7 +10,7 @@ use std::os::unix::fs::FileExt as _;
 use flate2::read::MultiGzDecoder;
 use jiff::Timestamp;
 
-use super::files::{LogLocation, RotatedLog, beside, identity};
+use super::files::{LogLocation, RotatedLog, identity, rotated_and_leftovers};
 use super::line::LogLine;
 use super::tail;
 use crate::volumes::place::OpenDirectory;
@@ -65,8 +65,8 @@ pub struct LogReader {
     /// True if the last line with a time was recent enough.
     young: bool,
     written: u64,
-    /// The log was turned away, and was still written to a step ago.
-    turned: bool,
+    /// True if the log was rotated, and had new data in the last step.
+    rotated: bool,
     /// The file that was rotated last before the file that is read.
     known: Option<String>,
     buffer: Vec<u8>,
@@ -119,24 +119,24 @@ impl LogInput {
 }
 
 impl LogReader {
-    /// Opens the log at `location` with those that were turned away from it, and finds the first line that is asked for.
+    /// Opens the log at `location` with its rotated files, and finds the first requested line.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// The log is absent or cannot be read.
     pub fn open(location: &LogLocation, options: LogOptions) -> io::Result<Self> {
         let directory = location.open_directory()?;
-        // The log first: whatever is turned away meanwhile is then found twice rather than not at all.
+        // The current log first: a log that is rotated meanwhile is then found twice rather than not at all.
         let current = match directory.read(location.file()) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened?),
         };
         let own = current.as_ref().map(identity).transpose()?;
-        let turned = open_turned(&directory, location.file(), None)?;
+        let rotated = open_rotated(&directory, location.file(), None)?;
         let mut ahead = VecDeque::new();
         let mut wanted = options.tail;
         // True if the requested lines reach back to the first byte of the file that was read last.
         let mut continued = false;
-        if own.is_none() && turned.is_empty() {
+        if own.is_none() && rotated.is_empty() {
             return Err(io::ErrorKind::NotFound.into());
         }
         if let Some(file) = current {
@@ -147,20 +147,20 @@ impl LogReader {
             ahead.push_front(LogSegment { source: LogInput::Plain { file, at }, skip: 0, live: true });
         }
         let mut known = None;
-        // Between two names there is no log: the last one that was turned away is still written to.
+        // During a rotation there is no current log, and the runtime still writes to the last rotated one.
         let mut between = own.is_none();
-        for (turned, file) in turned.into_iter().rev() {
+        for (rotated, file) in rotated.into_iter().rev() {
             if own == Some(identity(&file)?) {
                 continue;
             }
-            let live = std::mem::take(&mut between) && !turned.compressed;
+            let live = std::mem::take(&mut between) && !rotated.compressed;
             if !live {
-                known.get_or_insert(turned.when);
+                known.get_or_insert(rotated.when);
             }
             if wanted == Some(0) && !continued {
                 break;
             }
-            let segment = if turned.compressed {
+            let segment = if rotated.compressed {
                 let skip = match wanted {
                     Some(lines) => {
                         let (ended, open) = tail::count_compressed(file.try_clone()?)?;
@@ -194,13 +194,13 @@ impl LogReader {
             new_line: true,
             young: true,
             written: 0,
-            turned: false,
+            rotated: false,
             known,
             buffer: vec![0; CHUNK],
         })
     }
 
-    /// Writes what there is.
+    /// Writes all complete lines that are available.
     ///
     /// # Errors
     /// The log cannot be read, or `out` takes nothing more.
@@ -265,7 +265,7 @@ impl LogReader {
             if self.step(out)? == LogStep::Full {
                 return Ok(());
             }
-            if !self.turned {
+            if !self.rotated {
                 break;
             }
         }
@@ -291,20 +291,20 @@ impl LogReader {
             return Ok(true);
         }
         // The runtime may have been in the middle of a line when it created the new file: read the old one once more.
-        if !std::mem::replace(&mut self.turned, true) {
+        if !std::mem::replace(&mut self.rotated, true) {
             return Ok(true);
         }
-        self.turned = false;
+        self.rotated = false;
         self.end_of_file(out)?;
         let newest = identity(&current)?;
-        let mut turned = open_turned(&self.directory, self.location.file(), self.known.as_deref())?;
+        let mut rotated = open_rotated(&self.directory, self.location.file(), self.known.as_deref())?;
         // The new file may have been rotated as well in the meantime.
-        turned.retain(|(_, file)| identity(file).is_ok_and(|found| found != newest));
-        // The first one that is new is the file that was read, under whatever name, and perhaps compressed.
-        let of_own = turned.iter().position(|(_, file)| identity(file).is_ok_and(|found| found == own)).unwrap_or(0);
-        self.known = turned.last().map(|(turned, _)| turned.when.clone()).or(self.known.take());
-        for (turned, file) in turned.into_iter().skip(of_own + 1) {
-            let source = match turned.compressed {
+        rotated.retain(|(_, file)| identity(file).is_ok_and(|found| found != newest));
+        // The first new one is the file that was read, now renamed and perhaps compressed.
+        let of_own = rotated.iter().position(|(_, file)| identity(file).is_ok_and(|found| found == own)).unwrap_or(0);
+        self.known = rotated.last().map(|(rotated, _)| rotated.when.clone()).or(self.known.take());
+        for (rotated, file) in rotated.into_iter().skip(of_own + 1) {
+            let source = match rotated.compressed {
                 true => LogInput::Compressed(Box::new(MultiGzDecoder::new(file))),
                 false => LogInput::Plain { file, at: 0 },
             };
@@ -314,7 +314,7 @@ impl LogReader {
         Ok(false)
     }
 
-    /// Takes bytes of a file in.
+    /// Processes bytes of a file.
     fn take(&mut self, skip: &mut u64, mut bytes: &[u8], out: &mut dyn Write) -> io::Result<LogStep> {
         while let Some(end) = bytes.iter().position(|b| *b == b'\n') {
             let (part, rest) = bytes.split_at(end);
@@ -408,19 +408,19 @@ impl LogReader {
     }
 }
 
-/// Opens the rotated logs of a log, the oldest first; only those that are later than `after`.
-fn open_turned(directory: &OpenDirectory, log: &str, after: Option<&str>) -> io::Result<Vec<(RotatedLog, File)>> {
+/// Opens the rotated logs of a log that are later than `after`, the oldest first.
+fn open_rotated(directory: &OpenDirectory, log: &str, after: Option<&str>) -> io::Result<Vec<(RotatedLog, File)>> {
     let mut tries = 0;
     'again: loop {
         tries += 1;
         let mut opened = Vec::new();
-        for turned in rotated_and_leftovers(log, directory.names()?).turned {
-            if after.is_some_and(|after| turned.when.as_str() <= after) {
+        for rotated in rotated_and_leftovers(log, directory.names()?).rotated {
+            if after.is_some_and(|after| rotated.when.as_str() <= after) {
                 continue;
             }
-            match directory.read(&turned.name(log)) {
-                Ok(file) => opened.push((turned, file)),
-                // It was compressed or removed meanwhile.
+            match directory.read(&rotated.name(log)) {
+                Ok(file) => opened.push((rotated, file)),
+                // The file was compressed or removed meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::NotFound && tries < MOST_TRIES => continue 'again,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => return Err(error),

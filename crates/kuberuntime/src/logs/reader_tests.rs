@@ -87,7 +87,7 @@ fn all_files_of_a_log_are_one() {
     for (tail, want) in tails {
         assert_eq!(bench.tail(tail), want, "{tail}");
     }
-    // The same where what is turned away is compressed, and where it is all of one line.
+    // The same with compressed rotated files, and with rotated files of a single line.
     std::fs::remove_file(bench.path("0.log.20260101-000003")).unwrap();
     bench.put("0.log.20260101-000002.gz", &lines(&["3:c", "P:4:d"]));
     bench.put("0.log.20260101-000003", &lines(&["P:4:"]));

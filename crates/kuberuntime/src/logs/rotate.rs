@@ -1,4 +1,4 @@
-//! [`LogRotator`]: logs of running containers are turned away when they are too large, as the kubelet does it: the file gets
+//! [`LogRotator`]: rotates logs of running containers when they are too large, as the kubelet does: the file gets
 //! another name, the runtime is asked to open a new one, older files are compressed, the oldest removed. Touches logs of
 //! sandboxes that this program made, below the directory of logs, and no others. Started once, by the binary.
 
@@ -17,7 +17,7 @@ use image_manager::gc::Turns;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
-use super::files::{COMPRESSED, RotatedLog, UNFINISHED, beside};
+use super::files::{COMPRESSED, RotatedLog, UNFINISHED, rotated_and_leftovers};
 use crate::config::{container_log_path, pod_log_directory_name};
 use crate::labels::{CONTAINERS, ContainerInfo, PodOwner};
 use crate::volumes::place::OpenDirectory;
@@ -27,7 +27,7 @@ use crate::volumes::place::OpenDirectory;
 pub struct LogRotationOptions {
     /// Below it, one directory for each pod.
     pub pods: PathBuf,
-    /// A log that has so many bytes is turned away.
+    /// Size in bytes from which a log is rotated.
     pub max_size: u64,
     /// How many files of one log there are, with the one that is written: at least two.
     pub max_files: usize,
@@ -51,7 +51,7 @@ impl LogRotationOptions {
 /// Result of a round of rotation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RotationReport {
-    /// Ids of containers whose logs were turned away.
+    /// IDs of containers whose logs were rotated.
     pub rotated: Vec<String>,
     /// Ids of containers whose logs were missing, and that the runtime created again.
     pub reopened: Vec<String>,
@@ -181,10 +181,10 @@ impl LogRotator {
 
     async fn rotate(&self, log: &ContainerLog) -> Result<(), String> {
         let (keep, now) = (self.options.max_files.max(2) - 2, (self.options.wall_clock)());
-        let turned = blocking(log, move |log| log.turn(keep, now)).await?;
+        let rotated = blocking(log, move |log| log.rename_log(keep, now)).await?;
         let Err(error) = self.runtime.reopen_container_log(&log.id).await else { return Ok(()) };
         // The runtime keeps writing to its open file: the file gets its name back, and the next round tries again.
-        let back = blocking(log, move |log| log.turn_back(&turned)).await;
+        let back = blocking(log, move |log| log.undo_rotation(&rotated)).await;
         Err(match back {
             Ok(()) => error.to_string(),
             Err(back) => format!("{error}; and it keeps the name of one that was rotated: {back}"),
@@ -192,7 +192,7 @@ impl LogRotator {
     }
 }
 
-/// Does something to a log where it may block.
+/// Runs an operation on a log on a thread that may block.
 async fn blocking<T: Send + 'static>(
     log: &ContainerLog,
     work: impl FnOnce(&ContainerLog) -> io::Result<T> + Send + 'static,
@@ -203,7 +203,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 impl ContainerLog {
-    /// The same at another path; `None`: it is not below the directory of logs, and none of our business.
+    /// Returns the log at another path, or `None` if that is not below the directory of logs.
     fn at(mut self, path: &Path) -> Option<Self> {
         let mut names = path.strip_prefix(&self.pods).ok()?.components();
         for name in &mut self.names {
@@ -221,7 +221,7 @@ impl ContainerLog {
         OpenDirectory::open(&self.pods)?.child(&self.names[0])?.child(&self.names[1])
     }
 
-    /// How many bytes it has; `None`: it is not there.
+    /// Returns the size in bytes, or `None` if the log is absent.
     fn size(&self) -> io::Result<Option<u64>> {
         let found = self.directory().and_then(|directory| directory.stat(self.file()));
         match found {
@@ -232,18 +232,18 @@ impl ContainerLog {
         }
     }
 
-    /// Makes room and gives the log another name, which it answers.
-    fn turn(&self, keep: usize, now: Timestamp) -> io::Result<String> {
+    /// Removes old logs, renames the log and returns the new name.
+    fn rename_log(&self, keep: usize, now: Timestamp) -> io::Result<String> {
         let directory = self.directory()?;
-        let newest = self.make_room(&directory, keep)?;
+        let newest = self.prune_rotated(&directory, keep)?;
         let mut when = now;
-        // A clock that was set back does not change the order of files.
+        // Names stay in order even if the clock was set back.
         for _ in 0..4 {
             let name = when.strftime("%Y%m%d-%H%M%S").to_string();
             if newest.as_ref().is_none_or(|newest| *newest < name) {
-                let turned = RotatedLog { when: name, compressed: false }.name(self.file());
-                match directory.rename_new(self.file(), &turned) {
-                    Ok(()) => return Ok(turned),
+                let rotated = RotatedLog { when: name, compressed: false }.name(self.file());
+                match directory.rename_new(self.file(), &rotated) {
+                    Ok(()) => return Ok(rotated),
                     Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                     Err(error) => return Err(error),
                 }
@@ -256,30 +256,30 @@ impl ContainerLog {
         Err(io::Error::other("there is no name left for it"))
     }
 
-    /// Removes what a program left that was killed, and the oldest files until `keep` are left; compresses those. Says when
-    /// the newest was turned away. A full disk keeps nothing from being rotated: what cannot be compressed stays plain.
-    fn make_room(&self, directory: &OpenDirectory, keep: usize) -> io::Result<Option<String>> {
+    /// Removes leftovers of killed programs and the oldest rotated logs, and compresses the `keep` that remain. Returns the time of the
+    /// newest rotation. A full disk does not prevent rotation: a log that cannot be compressed stays plain.
+    fn prune_rotated(&self, directory: &OpenDirectory, keep: usize) -> io::Result<Option<String>> {
         let found = rotated_and_leftovers(self.file(), directory.names()?);
         for name in &found.left {
             directory.unlink(name)?;
         }
-        let (old, kept) = found.turned.split_at(found.turned.len().saturating_sub(keep));
-        for turned in old {
-            directory.unlink(&turned.name(self.file()))?;
+        let (old, kept) = found.rotated.split_at(found.rotated.len().saturating_sub(keep));
+        for rotated in old {
+            directory.unlink(&rotated.name(self.file()))?;
         }
-        for turned in kept.iter().filter(|turned| !turned.compressed) {
-            let name = turned.name(self.file());
+        for rotated in kept.iter().filter(|rotated| !rotated.compressed) {
+            let name = rotated.name(self.file());
             if let Err(error) = compress(directory, &name) {
                 tracing::warn!(path = %directory.path().join(&name).display(), %error, "cannot compress a rotated log");
                 directory.unlink(&unfinished(&name))?;
             }
         }
-        Ok(found.turned.last().map(|turned| turned.when.clone()))
+        Ok(found.rotated.last().map(|rotated| rotated.when.clone()))
     }
 
-    /// Gives the log its old name back, unless a new log has been created meanwhile.
-    fn turn_back(&self, turned: &str) -> io::Result<()> {
-        match self.directory()?.rename_new(turned, self.file()) {
+    /// Restores the name of the log, unless a new log has been created meanwhile.
+    fn undo_rotation(&self, rotated: &str) -> io::Result<()> {
+        match self.directory()?.rename_new(rotated, self.file()) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             done => done,
         }

@@ -92,15 +92,15 @@ impl ProbeManager {
         Arc::clone(&self.shared.metrics)
     }
 
-    /// Takes in the observed state of a pod: probes the containers that run, and no longer those that do not. Quick;
-    /// called after every observation of a pod. `host_ip` is used as the address of a pod with the node's network.
+    /// Updates the probes of a pod: starts those of running containers, and stops all others. Does not block; called after every
+    /// observation of a pod. `host_ip` is used as the address of a pod with the node's network.
     pub fn observe(&self, pod: &Arc<Pod>, observed: &ObservedPod, host_ip: Option<&str>) {
         if probed(pod).next().is_none() {
             return;
         }
         let ip = if pod.spec.host_network { host_ip } else { observed.ips().first().map(String::as_str) };
         let (now, mut pods) = (Instant::now(), self.shared.pods.lock());
-        let look = pods.mark_observed(pod, ip, now);
+        let interval = pods.mark_observed(pod, ip, now);
         for (kind, index, container) in probed(pod) {
             let run = observed.latest(&container.name);
             let Some(run) = run else {
@@ -111,7 +111,7 @@ impl ProbeManager {
                 let age = age(run.started_at, (self.shared.wall_clock)());
                 // A container that began between two observations is no older than the time between them, whatever the
                 // clocks say.
-                look.map_or(age, |since| age.min(since))
+                interval.map_or(age, |since| age.min(since))
             });
             for start in pods.run(pod, (kind, index), container, run, age, now) {
                 self.ask(start, now);
@@ -119,13 +119,13 @@ impl ProbeManager {
         }
     }
 
-    /// Last results of a pod's probes, by the ids of containers.
+    /// Returns the last results of a pod's probes, by container ID.
     #[must_use]
     pub fn results(&self, uid: &str) -> ProbeResults {
         self.shared.pods.lock().results(uid)
     }
 
-    /// A pod is being ended: only readiness is still asked.
+    /// Stops all probes of a pod that is ending, except for readiness probes.
     pub fn ending(&self, uid: &str) {
         let now = Instant::now();
         let starts = self.shared.pods.lock().ending(uid, now);
@@ -195,7 +195,7 @@ fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: 
 }
 
 impl ProbeQuestion {
-    /// Asks on every period until what was said ends it, or it is cancelled.
+    /// Probes once per period until a result ends the series, or it is cancelled.
     async fn ask_on(&self, shared: &Arc<ProbeContext>, tasks: &TaskTracker, token: &CancellationToken, first: Instant) {
         let Some(container) = container_at(&self.pod, self.container) else { return };
         let Some(probe) = self.kind.of(container) else { return };
@@ -215,16 +215,16 @@ impl ProbeQuestion {
             }
             self.series.observe(answer, asked.elapsed());
             self.record_event(shared, &container.name, answer, &text);
-            let heard = (answer, token);
-            let heard =
-                shared.pods.lock().record_answer(uid, &container.name, &self.id, self.kind, heard, Instant::now());
-            let AnswerEffect { changed, over, starts } = heard;
+            let answer = (answer, token);
+            let effect =
+                shared.pods.lock().record_answer(uid, &container.name, &self.id, self.kind, answer, Instant::now());
+            let AnswerEffect { changed, over, starts } = effect;
             for start in starts {
                 ask(shared, tasks, start, Instant::now());
             }
             if changed {
                 // The receiver is dropped when the agent ends.
-                let _heard = shared.changed.send(uid.clone());
+                let _received = shared.changed.send(uid.clone());
             }
             if over {
                 return;

@@ -23,7 +23,7 @@ use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::PodStatus;
 
-/// On pods that a node made for its local manifests, so that people see them: there is nothing to run for those.
+/// Annotation of mirror pods, which a node creates to show its local pods. They are not run.
 pub const MIRROR_ANNOTATION: &str = "kubernetes.io/config.mirror";
 
 /// The pods of this node as its API server has them.
@@ -33,7 +33,7 @@ pub struct ClusterPods {
     pub ready: bool,
     /// Pods as JSON. An object that has not changed should be the same `Arc`.
     pub pods: Vec<Arc<Value>>,
-    /// The node that they are admitted to.
+    /// The node that admits the pods.
     pub node: Arc<NodeCapacity>,
 }
 
@@ -41,9 +41,9 @@ pub struct ClusterPods {
 struct AdmittedPod {
     object: Arc<Value>,
     pod: Arc<Pod>,
-    /// The status that it begins with, where it has one: of its time before this process, or that of its rejection.
+    /// The initial status, if there is one: that of before this process, or that of a rejection.
     status: Option<Arc<PodStatus>>,
-    /// True if it needs something of the node: it has not ended.
+    /// True if the pod has not ended and uses resources of the node.
     is_active: bool,
 }
 
@@ -52,7 +52,7 @@ struct ClusterReader<'a> {
     options: &'a SourceOptions,
     pods: BTreeMap<String, AdmittedPod>,
     /// Uids and texts for which events were recorded.
-    told: BTreeSet<(String, String)>,
+    reported: BTreeSet<(String, String)>,
 }
 
 /// Reads pods whenever the list changes, for ever, and reports them. `others` returns the pods of all other sources.
@@ -60,17 +60,22 @@ pub(super) async fn run(
     source: &watch::Receiver<ClusterPods>,
     options: &SourceOptions,
     others: &(dyn Fn() -> Vec<Arc<Pod>> + Sync),
-    tell: &(dyn Fn(SourceView) + Sync),
+    publish: &(dyn Fn(SourceView) + Sync),
 ) {
     let (mut source, since) = (source.clone(), Instant::now());
-    let mut reader = ClusterReader { options, pods: BTreeMap::new(), told: BTreeSet::new() };
+    let mut reader = ClusterReader { options, pods: BTreeMap::new(), reported: BTreeSet::new() };
     loop {
         let cluster = source.borrow_and_update().clone();
         reader.read(&cluster, &others());
         let content = Some(Arc::new(reader.content()));
         let origin = API_SOURCE.to_owned();
         let manifest = SourceManifest { origin, since, content, held: false, problem: None };
-        tell(SourceView { ready: cluster.ready, is_cluster: true, manifests: vec![manifest], ..SourceView::default() });
+        publish(SourceView {
+            ready: cluster.ready,
+            is_cluster: true,
+            manifests: vec![manifest],
+            ..SourceView::default()
+        });
         if source.changed().await.is_err() {
             // The last list stays in force.
             return;
@@ -86,7 +91,7 @@ impl ClusterReader<'_> {
         objects.sort_by_cached_key(|object| (word(object, "creationTimestamp"), word(object, "uid")));
         let uids: BTreeSet<String> = objects.iter().map(|object| word(object, "uid")).collect();
         self.pods.retain(|uid, _| uids.contains(uid));
-        self.told.retain(|(uid, _)| uids.contains(uid));
+        self.reported.retain(|(uid, _)| uids.contains(uid));
         for object in objects {
             let uid = word(object, "uid");
             if self.pods.get(&uid).is_some_and(|known| Arc::ptr_eq(&known.object, object)) || uid.is_empty() {
@@ -100,7 +105,7 @@ impl ClusterReader<'_> {
         }
     }
 
-    /// A pod that is new here.
+    /// Admits a new pod.
     fn admit(&self, object: &Arc<Value>, others: &[Arc<Pod>], node: &NodeCapacity) -> AdmittedPod {
         let now = (self.options.wall_clock)();
         let (mut pod, errors) = read_of_cluster(object);
@@ -108,13 +113,13 @@ impl ClusterReader<'_> {
         let is_over = matches!(object["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
         let mut status = PodStatus::from_json(&object["status"], &pod, created(object).unwrap_or(now));
         let is_deleted = pod.metadata.deletion_timestamp.is_some();
-        // What is to end needs no admission.
+        // A pod that is to end needs no admission.
         if !is_over && !is_deleted {
             let mine = self.pods.values().filter(|other| other.is_active).map(|other| &*other.pod);
             let active: Vec<&Pod> = mine.chain(others.iter().map(|other| &**other)).collect();
             let refused = match errors.into_result() {
                 Err(errors) => Err(Rejection::unexpected(errors.to_string())),
-                // It was admitted by the process before this one.
+                // An earlier process admitted it.
                 Ok(()) if object["status"]["phase"] == "Running" => Ok(()),
                 Ok(()) => admission::admit(&pod, object, &active, node),
             };
@@ -130,7 +135,7 @@ impl ClusterReader<'_> {
         AdmittedPod { object: Arc::clone(object), pod: Arc::new(pod), status: status.map(Arc::new), is_active }
     }
 
-    /// A pod that was here before: its new content counts if it can be honoured.
+    /// Follows a change of a known pod, if the new content can be honoured.
     fn follow(&mut self, uid: &str, object: &Arc<Value>) -> AdmittedPod {
         let known = &self.pods[uid];
         let (mut pod, errors) = read_of_cluster(object);
@@ -146,12 +151,12 @@ impl ClusterReader<'_> {
         let mut kept = Arc::clone(&known.pod);
         if !errors.is_empty() && !is_over {
             let text = errors.to_string();
-            // Its end counts, whatever else was changed.
+            // A deletion counts even if other changes are refused.
             let mut old = Pod::clone(&kept);
             old.metadata.deletion_timestamp = pod.metadata.deletion_timestamp;
             old.metadata.deletion_grace_period_seconds = pod.metadata.deletion_grace_period_seconds;
             pod = old;
-            if self.told.insert((uid.to_owned(), text.clone())) {
+            if self.reported.insert((uid.to_owned(), text.clone())) {
                 let owner = PodOwner::of(&pod);
                 let event = PodEvent::FailedValidation { pod: &owner.title(), errors: &text };
                 event.record(&*self.options.events, &owner.object(None));
@@ -170,7 +175,7 @@ impl ClusterReader<'_> {
     }
 }
 
-/// Returns true for a pod that some node made for a manifest of its own.
+/// Returns true for a mirror pod.
 fn is_mirror(object: &Value) -> bool {
     object["metadata"]["annotations"].get(MIRROR_ANNOTATION).is_some()
 }

@@ -43,9 +43,9 @@ struct WatchedDirectory<'a> {
     /// True if the path is a directory; otherwise it is, or was, a single file.
     is_directory: bool,
     files: DirectoryFiles<ManifestContent, ManifestProblem>,
-    /// When the next list is due.
+    /// Time at which the next list is due.
     list_at: Instant,
-    /// Links were pointed elsewhere.
+    /// True if links may have got other targets.
     switched: bool,
     listed: bool,
     /// True if the last list failed.
@@ -63,7 +63,7 @@ pub(super) async fn run(
     presence: Presence,
     expected: ExpectedObjects,
     options: &SourceOptions,
-    tell: &(dyn Fn(SourceView) + Sync),
+    publish: &(dyn Fn(SourceView) + Sync),
 ) {
     let inotify = Inotify::new().map_err(|error| {
         tracing::warn!(path = %path.display(), %error, duration = ?options.file_check, "cannot watch the path, listing it");
@@ -87,13 +87,13 @@ pub(super) async fn run(
     };
     loop {
         directory.step().await;
-        tell(directory.view());
+        publish(directory.view());
         directory.wait().await;
     }
 }
 
 impl WatchedDirectory<'_> {
-    /// Lists if that is due, and reads everything that is.
+    /// Lists if a list is due, and reads all files that are due.
     async fn step(&mut self) {
         if self.list_at <= Instant::now() {
             self.list().await;
@@ -104,7 +104,7 @@ impl WatchedDirectory<'_> {
                 return;
             }
             let read = self.read(due).await;
-            // What happened to a file while it was read makes what was read worthless.
+            // An event during the read invalidates its result.
             self.take_pending_notices();
             let now = Instant::now();
             for (due, outcome) in read {
@@ -138,7 +138,7 @@ impl WatchedDirectory<'_> {
             self.is_directory = is_directory;
             self.files.retain(|name| name.is_empty() != is_directory);
         }
-        // An empty directory on another device is what is left of one whose file system is not mounted.
+        // An empty directory on another device is a mount point whose file system is not mounted.
         let unmounted = |files: &BTreeMap<_, _>| {
             files.is_empty() && !self.files.is_empty() && self.device.is_some_and(|before| device != Some(before))
         };
@@ -153,7 +153,7 @@ impl WatchedDirectory<'_> {
                 self.files.listed(&files, switched, now);
                 (self.listed, self.problem, self.device) = (true, None, device);
             }
-            // Nothing that was there is missing.
+            // No file of an earlier list is missing.
             (Some(_), Err(error)) if self.may_be_absent() && error.kind() == io::ErrorKind::NotFound => {
                 (self.listed, self.problem) = (true, None);
             }
@@ -170,7 +170,7 @@ impl WatchedDirectory<'_> {
         self.presence == Presence::Optional && self.files.is_empty()
     }
 
-    /// Reads files, side by side with nothing else.
+    /// Reads files on a thread that may block.
     async fn read(
         &mut self,
         due: Vec<PendingRead>,
@@ -188,7 +188,7 @@ impl WatchedDirectory<'_> {
                 (due, outcome, open)
             };
             let mut read: Vec<_> = files.into_iter().map(read).collect();
-            // A file that is a source by itself, and one whose directory is away, are not known to be removed.
+            // A single file that is absent, or a file of an absent directory, is not known to be removed.
             if !directory.is_some_and(|directory| disk::absence_is_certain(&directory, device)) {
                 for (_, outcome, _) in &mut read {
                     if matches!(outcome, ReadOutcome::Absent) {
@@ -202,11 +202,11 @@ impl WatchedDirectory<'_> {
             let bad = |due| (due, ReadOutcome::Bad(None, ManifestProblem::passing("the reader panicked")));
             return names.into_iter().map(bad).collect();
         };
-        let told = |(due, outcome, open): (PendingRead, _, Option<u32>)| {
+        let checked = |(due, outcome, open): (PendingRead, _, Option<u32>)| {
             self.warn_if_open(&due.name, open);
             (due, outcome)
         };
-        read.into_iter().map(told).collect()
+        read.into_iter().map(checked).collect()
     }
 
     /// Logs a warning once for each file and mode.
@@ -238,7 +238,7 @@ impl WatchedDirectory<'_> {
         self.inotify = None;
         self.watches = Watches::default();
         let now = Instant::now();
-        self.files.doubt(now);
+        self.files.distrust(now);
         self.list_at = now;
     }
 
@@ -247,7 +247,7 @@ impl WatchedDirectory<'_> {
         for notice in notices {
             if notice.flags.contains(ReadFlags::QUEUE_OVERFLOW) {
                 tracing::debug!(path = %self.path.display(), "events were lost, listing the path");
-                self.files.doubt(now);
+                self.files.distrust(now);
                 self.list_at = now;
                 continue;
             }
@@ -261,22 +261,22 @@ impl WatchedDirectory<'_> {
         }
     }
 
-    /// Something happened in the directory, or to it.
+    /// Handles a notice about the directory or a file in it.
     fn content_changed(&mut self, notice: &Notice, now: Instant) {
         let Some(name) = notice.name.as_deref() else {
-            // The path was removed, was moved, or is watched no longer.
+            // The path was removed or moved, or its watch has ended.
             self.list_at = now;
             return;
         };
-        let comes_or_goes = notice
+        let moved = notice
             .flags
             .intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MOVED_FROM | ReadFlags::DELETE);
         if notice.flags.contains(ReadFlags::ISDIR) {
             return;
         }
         if disk::is_hidden(name) {
-            // Files may be links through what was put there.
-            if comes_or_goes && !is_swap(name) {
+            // Files may be links through this hidden name.
+            if moved && !is_swap(name) {
                 (self.switched, self.list_at) = (true, now);
             }
             return;
@@ -286,7 +286,7 @@ impl WatchedDirectory<'_> {
         }
     }
 
-    /// Something happened to the path itself, in the directory above.
+    /// Handles a notice about the path itself, in the directory above.
     fn path_changed(&mut self, flags: ReadFlags, now: Instant) {
         if self.is_directory || flags.contains(ReadFlags::ISDIR) {
             if flags.intersects(ReadFlags::CREATE | ReadFlags::MOVED_TO | ReadFlags::MOVED_FROM | ReadFlags::DELETE) {
@@ -302,7 +302,7 @@ impl WatchedDirectory<'_> {
         }
     }
 
-    /// Returns when there may be something to do.
+    /// Waits until there may be something to do.
     async fn wait(&mut self) {
         let now = Instant::now();
         let at = self.files.next(now).map_or(self.list_at, |next| next.min(self.list_at));
@@ -352,8 +352,8 @@ fn changes(flags: ReadFlags) -> impl Iterator<Item = Change> {
         (ReadFlags::CLOSE_WRITE, Change::Closed),
         (ReadFlags::MOVED_TO, Change::MovedIn),
         (ReadFlags::ATTRIB, Change::Attributes),
-        (ReadFlags::MOVED_FROM, Change::Gone),
-        (ReadFlags::DELETE, Change::Gone),
+        (ReadFlags::MOVED_FROM, Change::Removed),
+        (ReadFlags::DELETE, Change::Removed),
     ];
     table.into_iter().filter(move |(flag, _)| flags.contains(*flag)).map(|(_, change)| change)
 }

@@ -37,10 +37,10 @@ pub(super) enum Change {
     Modified,
     /// The file was closed after a write.
     Closed,
-    /// A complete file was moved here.
+    /// A complete file was moved into the directory.
     MovedIn,
     /// The file was deleted, or moved away.
-    Gone,
+    Removed,
     /// The permissions changed.
     Attributes,
 }
@@ -68,19 +68,19 @@ pub(super) struct PendingRead {
 
 #[derive(Debug)]
 pub(super) struct FileState<T, P> {
-    /// When it was first seen.
+    /// Time at which the file was first seen.
     pub(super) since: Instant,
     /// Last valid content.
     pub(super) good: Option<Arc<T>>,
     /// The present problem, and the time since which it lasts.
     problem: Option<(P, Instant)>,
-    /// Since when the file is being written.
+    /// Start of the write that has not ended.
     writing: Option<Instant>,
-    /// True if the file was read at all, or is being written: then nothing more can be known soon.
+    /// True if the file was read, or is being written. Nothing more can be known soon.
     known: bool,
     generation: u64,
     read_at: Option<Instant>,
-    /// When it is taken for gone, if it does not come back.
+    /// Time at which an absent file counts as removed.
     missing: Option<Instant>,
     /// Attributes of the file when it began to rest.
     unproven: Option<FileIdentity>,
@@ -110,12 +110,12 @@ impl<T, P> FileState<T, P> {
         }
     }
 
-    /// Returns true if the file may hold something that is not known.
+    /// Returns true if the file has no valid content yet, so that its pods are unknown.
     pub(super) fn is_held(&self) -> bool {
         self.good.is_none()
     }
 
-    /// The file's problem, once it has lasted for `quiet`.
+    /// Returns the file's problem, once it has lasted for `quiet`.
     pub(super) fn problem(&self, now: Instant, quiet: Duration) -> Option<&P> {
         self.problem.as_ref().filter(|(_, since)| *since + quiet <= now).map(|(problem, _)| problem)
     }
@@ -141,7 +141,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
         Self { entries: BTreeMap::new(), quiet }
     }
 
-    /// All files, by name.
+    /// Returns all files by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&OsStr, &FileState<T, P>)> {
         self.entries.iter().map(|(name, entry)| (name.as_os_str(), entry))
     }
@@ -151,19 +151,19 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
         self.entries.is_empty()
     }
 
-    /// Last valid content of a file.
+    /// Returns the last valid content of a file.
     pub(super) fn good(&self, name: &OsStr) -> Option<Arc<T>> {
         self.entries.get(name)?.good.clone()
     }
 
-    /// Returns true if all that can be known is known.
+    /// Returns true if every file was read or is being written.
     pub(super) fn is_known(&self) -> bool {
         self.entries.values().all(|entry| entry.known)
     }
 
-    /// Something happened to a file.
+    /// Records a change of a file.
     pub(super) fn happened(&mut self, name: &OsStr, change: Change, now: Instant) {
-        if change == Change::Gone {
+        if change == Change::Removed {
             if let Some(entry) = self.entries.get_mut(name) {
                 entry.happened();
                 (entry.writing, entry.read_at, entry.unproven) = (None, None, None);
@@ -188,30 +188,30 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
                 let at_once = entry.good.is_some() || is_manifest(name);
                 entry.read_at = Some(if at_once { now } else { now + quiet });
             }
-            Change::Gone => {}
+            Change::Removed => {}
         }
     }
 
-    /// Events were lost: it is not known any more which files are being written.
-    pub(super) fn doubt(&mut self, now: Instant) {
+    /// Records that events were lost, so that the files which are being written are unknown.
+    pub(super) fn distrust(&mut self, now: Instant) {
         for entry in self.entries.values_mut() {
             entry.generation += 1;
             entry.writing = None;
             match &mut entry.missing {
-                // No file looks like this: it rests at least once.
+                // No file has this identity: it rests at least once.
                 None => entry.rest(FileIdentity::default(), now + self.quiet),
-                // It may have been there meanwhile, and gone again just now.
+                // The file may have been present meanwhile, and removed again just now.
                 Some(until) => *until = now + self.quiet,
             }
         }
     }
 
-    /// Takes a listing. `switched`: links were pointed elsewhere as a whole.
+    /// Records a listing. `switched` is true if links may have got other targets.
     pub(super) fn listed(&mut self, found: &BTreeMap<OsString, ListedFile>, switched: bool, now: Instant) {
-        let gone: Vec<OsString> = self.entries.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
-        for name in gone {
+        let removed: Vec<OsString> = self.entries.keys().filter(|name| !found.contains_key(*name)).cloned().collect();
+        for name in removed {
             if self.entries[&name].missing.is_none() {
-                self.happened(&name, Change::Gone, now);
+                self.happened(&name, Change::Removed, now);
             }
         }
         for (name, file) in found {
@@ -243,7 +243,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
         }
     }
 
-    /// Looks again at what could not be read although nothing changed.
+    /// Schedules another read of files whose problem may pass without a change.
     pub(super) fn retry(&mut self, may_pass: impl Fn(&P) -> bool, now: Instant) {
         for entry in self.entries.values_mut() {
             let idle = entry.writing.is_none() && entry.read_at.is_none() && entry.missing.is_none();
@@ -253,31 +253,31 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
         }
     }
 
-    /// Files to be read now.
+    /// Returns the files to be read now.
     pub(super) fn due(&self, now: Instant) -> Vec<PendingRead> {
         let due = self.entries.iter().filter(|(_, entry)| entry.read_at.or(entry.missing).is_some_and(|at| at <= now));
         due.map(|(name, entry)| PendingRead { name: name.clone(), generation: entry.generation }).collect()
     }
 
-    /// When something will be due, or worth telling.
+    /// Returns the time at which a file is due, or a problem must be reported.
     pub(super) fn next(&self, now: Instant) -> Option<Instant> {
         let times = self.entries.values().flat_map(|entry| {
-            let told = entry.problem.as_ref().map(|(_, since)| *since + self.quiet);
+            let reported = entry.problem.as_ref().map(|(_, since)| *since + self.quiet);
             let long = entry.writing.map(|since| since + LONG);
-            let later = [told, long].map(|at| at.filter(|at| *at > now));
+            let later = [reported, long].map(|at| at.filter(|at| *at > now));
             [entry.read_at.or(entry.missing), later[0], later[1]]
         });
         times.flatten().min()
     }
 
-    /// Takes the result of reading a file. It counts only if nothing happened to the file since it was due.
+    /// Records the result of a read. The result counts only if the file has not changed since it was due.
     pub(super) fn read(&mut self, due: &PendingRead, outcome: ReadOutcome<T, P>, now: Instant) {
         let later = now + self.quiet;
         let Some(entry) = self.entries.get_mut(&due.name).filter(|entry| entry.generation == due.generation) else {
             return;
         };
         let (ident, good) = match outcome {
-            // A list shows what became of it, once there can be one.
+            // The next successful list shows the state of the file.
             ReadOutcome::Unknown => {
                 (entry.read_at, entry.unproven, entry.missing, entry.known) = (None, None, None, true);
                 return;
@@ -310,7 +310,7 @@ impl<T, P: PartialEq> DirectoryFiles<T, P> {
         }
     }
 
-    /// Nothing of it is anybody's any more, such as when the directory became a file.
+    /// Drops all other files, such as when the directory became a file.
     pub(super) fn retain(&mut self, names: impl Fn(&OsStr) -> bool) {
         self.entries.retain(|name, _| names(name));
     }

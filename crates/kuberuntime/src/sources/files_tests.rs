@@ -97,7 +97,7 @@ impl World {
             }
             Act::Delete if self.content.take().is_some() => {
                 (self.writing, self.away_since) = (false, Some(self.now));
-                self.changed(Change::Gone);
+                self.changed(Change::Removed);
             }
             Act::Delete => {}
             Act::Touch if self.content.is_some() => self.changed(Change::Attributes),
@@ -110,7 +110,7 @@ impl World {
             // During a write, nothing that follows could show that the file is incomplete.
             Act::Overflow if !self.writing => {
                 self.pending.clear();
-                self.files.doubt(self.now);
+                self.files.distrust(self.now);
                 self.list();
             }
             Act::Overflow => {}

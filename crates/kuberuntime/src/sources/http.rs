@@ -1,5 +1,5 @@
-//! An address that answers with pods: asked again and again; what has not changed is passed over, and a failure changes
-//! nothing. Knows no HTTP: [`probe`] does, or whatever is handed in for it.
+//! A URL that returns pods: requested periodically. An unchanged response is ignored, and a failure changes nothing. The requests
+//! themselves are made by the function in [`SourceOptions`].
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -14,17 +14,17 @@ use super::options::{MAX_MANIFEST, SourceOptions};
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
-/// How long an answer may take, as in the kubelet.
+/// Timeout of a request, as in the kubelet.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Number of consecutive failures that are logged, as in the kubelet.
-const TOLD: u32 = 3;
+const LOGGED_FAILURES: u32 = 3;
 
-/// An address of pods.
+/// A URL that returns pods.
 #[derive(Clone)]
 pub struct UrlSource {
     /// `http` or `https`.
     pub url: String,
-    /// Headers of each request, of which a name may stand there several times.
+    /// Headers of each request. A name may occur several times.
     pub headers: Vec<(String, String)>,
 }
 
@@ -35,7 +35,7 @@ impl fmt::Debug for UrlSource {
 }
 
 /// Fetches the pods periodically, for ever, and reports them.
-pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn Fn(SourceView) + Sync)) {
+pub(super) async fn run(source: &UrlSource, options: &SourceOptions, publish: &(dyn Fn(SourceView) + Sync)) {
     let reader = ManifestReader { options: options.clone(), expected: ExpectedObjects::All, may_be_empty: false };
     let (origin, since) = (shown(&source.url), Instant::now());
     let (mut content, mut failures): (Option<Arc<ManifestContent>>, u32) = (None, 0);
@@ -54,19 +54,19 @@ pub(super) async fn run(source: &UrlSource, options: &SourceOptions, tell: &(dyn
             Err(problem) => {
                 failures = failures.saturating_add(1);
                 let error = &problem.reason;
-                match failures.cmp(&TOLD) {
+                match failures.cmp(&LOGGED_FAILURES) {
                     Ordering::Less => tracing::warn!(origin, error, "cannot read pods"),
                     Ordering::Equal => tracing::warn!(origin, error, "cannot read pods, not logging further failures"),
                     Ordering::Greater => tracing::debug!(origin, error, "cannot read pods"),
                 }
                 // A pod that is not valid has its event; every other problem was logged above.
-                Some(ManifestProblem { told: problem.pod.is_none(), ..problem })
+                Some(ManifestProblem { reported: problem.pod.is_none(), ..problem })
             }
         };
         let held = content.is_none();
         let manifest = SourceManifest { origin: origin.clone(), since, content: content.clone(), held, problem };
-        tell(SourceView {
-            // Before the first answer, every pod that runs may be one of this address.
+        publish(SourceView {
+            // Before the first response, every running pod may be one of this URL.
             ready: !held,
             unread: held.then(|| origin.clone()),
             manifests: vec![manifest],

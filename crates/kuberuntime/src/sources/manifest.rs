@@ -27,7 +27,7 @@ pub(super) struct ManifestContent {
     pub(super) statuses: BTreeMap<String, Arc<PodStatus>>,
     /// ConfigMaps and Secrets.
     pub(super) documents: Vec<Arc<DocumentObject>>,
-    /// Objects that were passed over, and why.
+    /// Objects that were ignored, with the reasons.
     pub(super) passed_over: Vec<String>,
     /// Objects that hold no pod, as kubectl names objects.
     pub(super) others: Vec<String>,
@@ -45,15 +45,15 @@ impl ManifestContent {
 pub(super) struct ManifestProblem {
     pub(super) reason: String,
     pub(super) pod: Option<PodOwner>,
-    /// True if the next read may succeed though nothing changed.
+    /// True if the next read may succeed without a change of the manifest.
     pub(super) passing: bool,
     /// True if the problem was reported already.
-    pub(super) told: bool,
+    pub(super) reported: bool,
 }
 
 impl ManifestProblem {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), pod: None, passing: false, told: false }
+        Self { reason: reason.into(), pod: None, passing: false, reported: false }
     }
 
     pub(super) fn passing(reason: impl Into<String>) -> Self {

@@ -27,7 +27,7 @@ use crate::pod::Pod;
 pub(super) struct Merge {
     /// Guards the last view of each source; held only while a view is stored or copied.
     views: Mutex<Vec<SourceView>>,
-    told: Notify,
+    changed: Notify,
     desired: watch::Sender<DesiredPods>,
     documents: DocumentStore,
     quiet: Duration,
@@ -39,19 +39,19 @@ pub(super) struct Merge {
 struct MergedSources {
     desired: DesiredPods,
     documents: Vec<Arc<DocumentObject>>,
-    /// How each refusal is to be reported, in the order of `desired.refused`.
-    words: Vec<RefusalReport>,
-    /// When the result may change although no source reports anything.
+    /// The report of each refusal, in the order of `desired.refused`.
+    reports: Vec<RefusalReport>,
+    /// Time at which the result may change without a new view of a source.
     again: Option<Instant>,
 }
 
 /// How a refusal is reported.
 enum RefusalReport {
-    /// To the log.
+    /// A line of the log.
     Line,
-    /// As an event of a pod.
+    /// An event of a pod.
     Event(PodOwner),
-    /// Not at all, or not yet.
+    /// None, or none yet.
     None,
 }
 
@@ -59,7 +59,7 @@ impl Merge {
     pub(super) fn new(sources: usize, quiet: Duration, events: Arc<dyn EventRecorder>) -> Self {
         Self {
             views: Mutex::new(vec![SourceView::default(); sources]),
-            told: Notify::new(),
+            changed: Notify::new(),
             desired: watch::Sender::new(DesiredPods::default()),
             documents: DocumentStore::default(),
             quiet,
@@ -81,25 +81,25 @@ impl Merge {
         view.ready |= views[index].ready;
         views[index] = view;
         drop(views);
-        self.told.notify_one();
+        self.changed.notify_one();
     }
 
-    /// The pods of all sources but this one.
-    pub(super) fn pods_of_others(&self, index: usize) -> Vec<Arc<Pod>> {
+    /// Returns the pods of all sources except this one.
+    pub(super) fn pods_of_other_sources(&self, index: usize) -> Vec<Arc<Pod>> {
         let views = self.views.lock();
         let others = views.iter().enumerate().filter(|(other, _)| *other != index).map(|(_, view)| view);
         let contents = others.flat_map(|view| &view.manifests).filter_map(|manifest| manifest.content.as_ref());
         contents.flat_map(|content| &content.pods).map(Arc::clone).collect()
     }
 
-    /// Merges the views of all sources, for ever.
+    /// Merges the views of all sources until it is cancelled.
     pub(super) async fn run(&self) {
-        let mut told = BTreeMap::new();
+        let mut reported = BTreeMap::new();
         loop {
             let views = self.views.lock().clone();
             let merged = merge(&views, Instant::now(), self.quiet);
-            self.report(&merged, &mut told);
-            // Before the pods that need them.
+            self.report(&merged, &mut reported);
+            // Documents first, since pods need them.
             self.documents.set(merged.documents);
             self.desired.send_if_modified(|desired| {
                 let changed = !is_same(desired, &merged.desired);
@@ -115,22 +115,22 @@ impl Merge {
                 }
             };
             tokio::select! {
-                () = self.told.notified() => {}
+                () = self.changed.notified() => {}
                 () = again => {}
             }
         }
     }
 
-    /// Tells of what was refused, once for each reason.
-    fn report(&self, merged: &MergedSources, told: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
+    /// Reports refused manifests, once for each reason.
+    fn report(&self, merged: &MergedSources, reported: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
         let mut now: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
-        for (refused, word) in merged.desired.refused.iter().zip(&merged.words) {
+        for (refused, word) in merged.desired.refused.iter().zip(&merged.reports) {
             let RefusedManifest { origin, pod, reason } = refused;
             if matches!(word, RefusalReport::None) {
                 continue;
             }
             let key = (origin.clone(), pod.clone());
-            let is_new = told.get(&key).is_none_or(|reasons| !reasons.contains(reason));
+            let is_new = reported.get(&key).is_none_or(|reasons| !reasons.contains(reason));
             now.entry(key).or_default().insert(reason.clone());
             if !is_new {
                 continue;
@@ -147,7 +147,7 @@ impl Merge {
                 RefusalReport::None => {}
             }
         }
-        *told = now;
+        *reported = now;
     }
 }
 
@@ -162,17 +162,17 @@ fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
 impl MergedSources {
     fn refuse(&mut self, origin: &str, pod: Option<String>, reason: String, word: RefusalReport) {
         self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod, reason });
-        self.words.push(word);
+        self.reports.push(word);
     }
 
-    fn problem(&mut self, origin: &str, problem: &ManifestProblem, goes_on: bool) {
+    fn problem(&mut self, origin: &str, problem: &ManifestProblem, has_content: bool) {
         let title = problem.pod.as_ref().map(|pod| format!("{}/{}", pod.namespace, pod.name));
-        let reason = match goes_on {
+        let reason = match has_content {
             true => format!("{}; what it said before goes on", problem.reason),
             false => problem.reason.clone(),
         };
         let word = match &problem.pod {
-            _ if problem.told => RefusalReport::None,
+            _ if problem.reported => RefusalReport::None,
             Some(pod) => RefusalReport::Event(pod.clone()),
             None => RefusalReport::Line,
         };
@@ -208,7 +208,7 @@ fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
     let mut order = manifests.clone();
     order.sort_by_key(|manifest| is_young(manifest));
     let (mut names, mut uids) = (BTreeMap::<_, &str>::new(), BTreeMap::<_, &str>::new());
-    let (mut documents, mut in_doubt) = (BTreeMap::new(), false);
+    let (mut documents, mut is_unsettled) = (BTreeMap::new(), false);
     for manifest in order {
         let Some(content) = &manifest.content else { continue };
         let (origin, young) = (manifest.origin.as_str(), is_young(manifest));
@@ -228,7 +228,7 @@ fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
                     continue;
                 }
             };
-            in_doubt |= young;
+            is_unsettled |= young;
             let word = if young { RefusalReport::None } else { RefusalReport::Event(PodOwner::of(pod)) };
             merged.refuse(origin, Some(title), reason, word);
         }
@@ -239,14 +239,14 @@ fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
                     merged.documents.push(Arc::clone(object));
                 }
                 std::collections::btree_map::Entry::Occupied(other) => {
-                    in_doubt |= young;
+                    is_unsettled |= young;
                     let reason = format!("{} is in {} already", object.title(), other.get());
                     merged.refuse(origin, None, reason, if young { RefusalReport::None } else { RefusalReport::Line });
                 }
             }
         }
     }
-    if in_doubt {
+    if is_unsettled {
         merged.again = manifests.iter().map(|manifest| manifest.since + quiet).filter(|at| *at > now).min();
     }
     merged

@@ -1,4 +1,4 @@
-//! Sources of pods: directories of manifests, an address, standard input, an API server. [`Sources`] reads all of them
+//! Sources of pods: directories of manifests, a URL, standard input, an API server. [`Sources`] reads all of them
 //! and keeps reading them; [`DesiredPods`] is their union, as the sync loop needs it. ConfigMaps and Secrets next to
 //! the pods are stored in the [`DocumentStore`]. Starts and stops nothing; called by the agent.
 //!
@@ -38,18 +38,18 @@ pub use store::DocumentStore;
 use view::SourceView;
 pub use view::{DesiredPods, RefusedManifest};
 
-/// A source of pods. Where two have the same pod, the first source counts.
+/// A source of pods. If two have the same pod, that of the first source counts.
 #[derive(Clone)]
 pub enum Source {
-    /// A directory of manifests, or one file, watched. Until it can be read, pods that run already are left alone, because they may be its own.
+    /// A watched directory of manifests, or one file. Until it can be read, running pods are kept, because they may be from it.
     Path(PathBuf),
-    /// The same for a directory that no setting names: it need not exist, and pods that run from it already are left alone as long as it does not.
+    /// The directory of manifests that applies without a setting: it need not exist, and pods that run from it are kept until it does.
     DefaultPath(PathBuf),
-    /// A directory or a file of ConfigMaps and Secrets and nothing else, watched.
+    /// A watched directory, or a file, with only ConfigMaps and Secrets.
     Documents(PathBuf),
-    /// An address, asked again and again.
+    /// A URL, requested periodically.
     Url(UrlSource),
-    /// A manifest that was read once, from a file or from standard input.
+    /// A manifest that was read once, from a file, a URL or standard input.
     Once(Once),
     /// The pods that an API server has for this node.
     Cluster(watch::Receiver<ClusterPods>),
@@ -63,20 +63,20 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// Reads nothing yet.
+    /// Creates the sources without reading them.
     #[must_use]
     pub fn new(sources: Vec<Source>, options: SourceOptions) -> Self {
         let merge = merge::Merge::new(sources.len(), options.quiet, Arc::clone(&options.events));
         Self { sources, options, merge }
     }
 
-    /// Pods of all sources.
+    /// Returns the desired pods of all sources.
     #[must_use]
     pub fn desired(&self) -> watch::Receiver<DesiredPods> {
         self.merge.desired()
     }
 
-    /// ConfigMaps and Secrets.
+    /// Returns the store of ConfigMaps and Secrets.
     #[must_use]
     pub fn documents(&self) -> DocumentStore {
         self.merge.documents()
@@ -85,24 +85,24 @@ impl Sources {
     /// Reads all sources repeatedly until `stop`.
     pub async fn run(&self, stop: &CancellationToken) {
         let loops = self.sources.iter().enumerate().map(|(index, source)| {
-            let tell = move |view: SourceView| self.merge.update(index, view);
+            let publish = move |view: SourceView| self.merge.update(index, view);
             async move {
                 match source {
                     Source::Path(path) => {
-                        directory::run(path, Presence::Required, ExpectedObjects::All, &self.options, &tell).await;
+                        directory::run(path, Presence::Required, ExpectedObjects::All, &self.options, &publish).await;
                     }
                     Source::DefaultPath(path) => {
-                        directory::run(path, Presence::Optional, ExpectedObjects::All, &self.options, &tell).await;
+                        directory::run(path, Presence::Optional, ExpectedObjects::All, &self.options, &publish).await;
                     }
                     Source::Documents(path) => {
-                        directory::run(path, Presence::Required, ExpectedObjects::Documents, &self.options, &tell)
+                        directory::run(path, Presence::Required, ExpectedObjects::Documents, &self.options, &publish)
                             .await;
                     }
-                    Source::Url(url) => http::run(url, &self.options, &tell).await,
-                    Source::Once(once) => tell(once.view()),
+                    Source::Url(url) => http::run(url, &self.options, &publish).await,
+                    Source::Once(once) => publish(once.view()),
                     Source::Cluster(pods) => {
-                        let others = || self.merge.pods_of_others(index);
-                        cluster::run(pods, &self.options, &others, &tell).await;
+                        let others = || self.merge.pods_of_other_sources(index);
+                        cluster::run(pods, &self.options, &others, &publish).await;
                     }
                 }
             }

@@ -33,7 +33,7 @@ fn status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -
     let mut runs = input.observed.runs(&container.name);
     let mut status = match runs.next() {
         // An init container of an earlier sandbox has its turn still to come.
-        Some(run) if kind == ContainerKind::Init && input.observed.latest_here(&run.name).is_none() => {
+        Some(run) if kind == ContainerKind::Init && input.observed.latest_in_sandbox(&run.name).is_none() => {
             ContainerStatus {
                 restart_count: run.restart_count(),
                 last_state: (run.state == Seen::Exited).then(|| terminated(input, run)),

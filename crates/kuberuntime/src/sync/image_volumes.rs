@@ -74,7 +74,7 @@ impl PodSync<'_> {
             return Ok(());
         }
         let failed = |error: Error| StartFailure::new("CreateContainerError", error.message());
-        let status = self.hands.parts().runtime.container_status(id, false).await.map_err(failed)?;
+        let status = self.pod_runtime.parts().runtime.container_status(id, false).await.map_err(failed)?;
         let shows = |path: &str| status.mounts.iter().any(|is| is.container_path == path && is.image.is_some());
         let Some(lacking) = images().find(|mount| !shows(&mount.container_path)) else { return Ok(()) };
         self.remove(&config.metadata.name, id).await?;
@@ -83,7 +83,7 @@ impl PodSync<'_> {
     }
 
     async fn takes_image_volumes(&self) -> Result<ImageVolumeSupport, StartFailure> {
-        let version = self.hands.parts().runtime.version().await;
+        let version = self.pod_runtime.parts().runtime.version().await;
         version.map(|version| takes(&version)).map_err(|error| StartFailure::config(error.message()))
     }
 }

@@ -23,7 +23,7 @@ impl PodSync<'_> {
     /// Requests all images that the pod still needs, first those of the containers that this sync starts.
     pub(super) fn begin_images(&self, actions: &PodActions, sandbox: Option<&PodSandboxConfig>) {
         let needed = self.needed(actions).into_iter().map(|image| self.request(&image, sandbox)).collect();
-        self.hands.prefetch.want(&self.owner.uid, needed);
+        self.pod_runtime.prefetch.want(&self.owner.uid, needed);
     }
 
     /// Ensures that an image is present, or takes the answer to a request that was made ahead.
@@ -34,7 +34,7 @@ impl PodSync<'_> {
     ) -> SyncStep<EnsureOutcome> {
         let key = ImageKey::new(image.image, image.policy);
         self.waiting_for_image(async {
-            match self.hands.prefetch.take(&self.owner.uid, &key).await {
+            match self.pod_runtime.prefetch.take(&self.owner.uid, &key).await {
                 Some(answer) => EnsureOutcome { answer, ahead: true },
                 None => self.ask(image, sandbox).await,
             }
@@ -60,7 +60,7 @@ impl PodSync<'_> {
     }
 
     async fn ask(&self, image: &PodImage<'_>, sandbox: Option<&PodSandboxConfig>) -> EnsureOutcome {
-        let answer = self.hands.parts().images.ensure_image_exists(self.request(image, sandbox)).await;
+        let answer = self.pod_runtime.parts().images.ensure_image_exists(self.request(image, sandbox)).await;
         EnsureOutcome { answer, ahead: false }
     }
 
@@ -128,7 +128,7 @@ impl PodSync<'_> {
     fn later(&self, actions: &PodActions) -> BTreeSet<&str> {
         let (pod, spec) = (self.pod, &self.pod.spec);
         let anew = actions.create_sandbox;
-        let is_here = |container: &Container| !anew && self.observed.latest_here(&container.name).is_some();
+        let is_here = |container: &Container| !anew && self.observed.latest_in_sandbox(&container.name).is_some();
         let has_begun = spec.containers.iter().any(is_here);
         let reached = spec.init_containers.iter().rposition(is_here);
         let init = spec.init_containers.iter().enumerate();
@@ -146,10 +146,10 @@ impl PodSync<'_> {
 
     fn waits_for_restart(&self, name: &str) -> bool {
         let Some((kind, container)) = self.pod.container(name) else { return false };
-        let now = (self.hands.parts().node.wall_clock)();
+        let now = (self.pod_runtime.parts().node.wall_clock)();
         kind != ContainerKind::Ephemeral
             && self
-                .hands
+                .pod_runtime
                 .backoff
                 .lock()
                 .get(&self.owner.uid)

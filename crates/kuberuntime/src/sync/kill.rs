@@ -108,14 +108,14 @@ impl TerminationTurns {
 
 /// Ends containers, all at once as far as their steps let them. What could not be ended is answered.
 pub(super) async fn kill_containers(
-    hands: &PodRuntime,
+    pod_runtime: &PodRuntime,
     owner: &PodOwner,
     ip: Option<&str>,
     victims: &[StoppingContainer<'_>],
 ) -> Vec<PodRuntimeError> {
     let turns = TerminationTurns::new(victims);
     let ends = victims.iter().map(|victim| async {
-        let ended = kill(hands, owner, ip, victim, &turns).await;
+        let ended = kill(pod_runtime, owner, ip, victim, &turns).await;
         turns.done(victim.step);
         ended.err()
     });
@@ -123,7 +123,7 @@ pub(super) async fn kill_containers(
 }
 
 async fn kill(
-    hands: &PodRuntime,
+    pod_runtime: &PodRuntime,
     owner: &PodOwner,
     ip: Option<&str>,
     victim: &StoppingContainer<'_>,
@@ -131,18 +131,18 @@ async fn kill(
 ) -> Result<(), PodRuntimeError> {
     let (begun, grace) = (Instant::now(), seconds(victim.grace));
     let part = Some((victim.kind, victim.name));
-    let first = hands.ending.lock().entry(owner.uid.clone()).or_default().insert(victim.id.to_owned());
+    let first = pod_runtime.ending.lock().entry(owner.uid.clone()).or_default().insert(victim.id.to_owned());
     if first {
-        hands.record_event(owner, part, &PodEvent::Killing { container: victim.name, message: victim.message });
+        pod_runtime.record_event(owner, part, &PodEvent::Killing { container: victim.name, message: victim.message });
     }
     if let Some(hook) = victim.hook.filter(|_| first && !grace.is_zero()) {
         let (container_id, name, ports) = (victim.id, victim.name, victim.ports);
         let target = HandlerTarget { container_id, name, ports, env: &[], ip, pod: &owner.name };
-        match timeout(grace, hands.parts.handlers.run_hook(hook, &target, Some(grace))).await {
+        match timeout(grace, pod_runtime.parts.handlers.run_hook(hook, &target, Some(grace))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 tracing::warn!(pod = owner.name, container = victim.name, %error, "preStop hook failed");
-                hands.record_event(owner, part, &PodEvent::FailedPreStopHook);
+                pod_runtime.record_event(owner, part, &PodEvent::FailedPreStopHook);
             }
             Err(_) => {
                 tracing::warn!(pod = owner.name, container = victim.name, "preStop hook timed out");
@@ -153,12 +153,12 @@ async fn kill(
     let _ = timeout(grace.saturating_sub(begun.elapsed()), turns.before(victim.step)).await;
     let took = i64::try_from(begun.elapsed().as_secs()).unwrap_or(i64::MAX);
     let left = after_hook(victim.grace, took);
-    let stopped = hands.parts.runtime.stop_container(victim.id, seconds(left)).await;
+    let stopped = pod_runtime.parts.runtime.stop_container(victim.id, seconds(left)).await;
     ignore_not_found(stopped).map_err(|source| PodRuntimeError {
         what: format!("stop container {} ({})", victim.name, victim.id),
         source,
     })?;
-    if let Some(ids) = hands.ending.lock().get_mut(&owner.uid) {
+    if let Some(ids) = pod_runtime.ending.lock().get_mut(&owner.uid) {
         ids.remove(victim.id);
     }
     Ok(())
@@ -166,7 +166,7 @@ async fn kill(
 
 /// Ends everything of a pod that runs, or may.
 pub(super) async fn kill_pod(
-    hands: &PodRuntime,
+    pod_runtime: &PodRuntime,
     pod: Option<&Pod>,
     observed: &ObservedPod,
     grace: Option<i64>,
@@ -189,9 +189,9 @@ pub(super) async fn kill_pod(
     }
     // Those whose time is over all at once still go in their order.
     victims.sort_by_key(|victim| victim.step);
-    let mut failures = kill_containers(hands, &owner, hands.ip_of(observed), &victims).await;
+    let mut failures = kill_containers(pod_runtime, &owner, pod_runtime.ip_of(observed), &victims).await;
     let sandboxes = observed.sandboxes.iter().map(|sandbox| async {
-        let stopped = hands.parts.runtime.stop_pod_sandbox(&sandbox.id).await;
+        let stopped = pod_runtime.parts.runtime.stop_pod_sandbox(&sandbox.id).await;
         let what = || format!("stop sandbox {}", sandbox.id);
         ignore_not_found(stopped).map_err(|source| PodRuntimeError { what: what(), source }).err()
     });
@@ -215,7 +215,7 @@ impl PodRuntime {
     /// Where a pod is asked over the network: its own address, or the node's where it shares that one's.
     pub(super) fn ip_of<'a>(&'a self, observed: &'a ObservedPod) -> Option<&'a str> {
         let shares = observed.sandboxes.first().is_some_and(|sandbox| sandbox.host_network);
-        let ips = if shares { &self.parts.node.around.host_ips[..] } else { observed.ips() };
+        let ips = if shares { &self.parts.node.context.host_ips[..] } else { observed.ips() };
         ips.first().map(String::as_str)
     }
 }

@@ -24,7 +24,7 @@ use crate::status::api::Waiting;
 type StartReporter<'a> = &'a (dyn Fn(&str, Option<&Waiting>) + Send + Sync);
 
 pub(super) struct PodSync<'a> {
-    pub(super) hands: &'a PodRuntime,
+    pub(super) pod_runtime: &'a PodRuntime,
     pub(super) pod: &'a Pod,
     pub(super) owner: PodOwner,
     pub(super) observed: &'a ObservedPod,
@@ -54,14 +54,14 @@ pub(super) struct ReadySandbox {
 
 impl<'a> PodSync<'a> {
     pub(super) fn new(
-        hands: &'a PodRuntime,
+        pod_runtime: &'a PodRuntime,
         pod: &'a Pod,
         observed: &'a ObservedPod,
         report_start: StartReporter<'a>,
         stop: &'a CancellationToken,
     ) -> Self {
         Self {
-            hands,
+            pod_runtime,
             pod,
             owner: PodOwner::of(pod),
             observed,
@@ -77,7 +77,7 @@ impl<'a> PodSync<'a> {
 
     /// Records an event about the pod.
     pub(super) fn record_pod_event(&self, event: &PodEvent<'_>) {
-        self.hands.record_event(&self.owner, None, event);
+        self.pod_runtime.record_event(&self.owner, None, event);
     }
 
     /// Records the outcome of a container's start.

@@ -15,7 +15,7 @@ use super::prefetch::Prefetch;
 use crate::config::{ClusterDns, NodeResources};
 use crate::container_gc::LogDirectories;
 use crate::documents::Documents;
-use crate::environment::Surroundings;
+use crate::environment::PodContext;
 use crate::events::PodEvent;
 use crate::handlers::Handlers;
 use crate::labels::PodOwner;
@@ -141,7 +141,7 @@ pub struct PodRuntimeParts {
 #[derive(Clone)]
 pub struct NodeFacts {
     /// Name, addresses, and what pods may use; the pod's own addresses are filled in.
-    pub around: Surroundings,
+    pub context: PodContext,
     /// Facts that the sums of resources need.
     pub resources: NodeResources,
     /// Content of the node's resolver file.

@@ -18,7 +18,7 @@ const NETWORK_READY: &str = "NetworkReady";
 impl PodSync<'_> {
     /// Config of the sandbox with this attempt number.
     pub(super) fn sandbox_config(&self, attempt: u32) -> Result<(PodSandboxConfig, PodHostname), String> {
-        let (pod, node) = (self.pod, &self.hands.parts().node);
+        let (pod, node) = (self.pod, &self.pod_runtime.parts().node);
         let hostname = config::pod_hostname(pod, &node.cluster_dns.domain).map_err(|error| error.to_string())?;
         let input = SandboxInput {
             attempt,
@@ -33,7 +33,7 @@ impl PodSync<'_> {
     pub(super) async fn create_sandbox(&mut self, attempt: u32) -> SyncStep<ReadySandbox> {
         self.network_ready().await?;
         self.go_on()?;
-        let metrics = self.hands.metrics().clone();
+        let metrics = self.pod_runtime.metrics().clone();
         metrics.pod_starts();
         let (id, config, hostname) = match self.run_sandbox(attempt).await {
             Ok(made) => made,
@@ -43,7 +43,7 @@ impl PodSync<'_> {
                 return Err(Halt::Failed(format!("create sandbox: {error}")));
             }
         };
-        let ips = match self.hands.parts().runtime.pod_sandbox_status(&id, false).await {
+        let ips = match self.pod_runtime.parts().runtime.pod_sandbox_status(&id, false).await {
             Ok(status) => self.addresses(status.ips().map(str::to_owned).collect()),
             Err(error) => {
                 self.record_pod_event(&PodEvent::FailedPodSandBoxStatus(error.message()));
@@ -60,7 +60,7 @@ impl PodSync<'_> {
     }
 
     fn addresses(&self, of_sandbox: Vec<String>) -> Vec<String> {
-        if self.pod.host_network() { self.hands.parts().node.around.host_ips.clone() } else { of_sandbox }
+        if self.pod.host_network() { self.pod_runtime.parts().node.context.host_ips.clone() } else { of_sandbox }
     }
 
     /// A number that the runtime holds back, though it shows no sandbox that has it, is passed over once: what has it may
@@ -73,8 +73,8 @@ impl PodSync<'_> {
             let (config, hostname) = self.sandbox_config(attempt)?;
             make_directory((&config.log_directory).into()).await?;
             let begun = Instant::now();
-            let made = self.hands.parts().runtime.run_pod_sandbox(&config, handler).await;
-            self.hands.metrics().sandbox(handler, begun.elapsed(), made.is_ok());
+            let made = self.pod_runtime.parts().runtime.run_pod_sandbox(&config, handler).await;
+            self.pod_runtime.metrics().sandbox(handler, begun.elapsed(), made.is_ok());
             match made {
                 Ok(id) => return Ok((id, config, hostname)),
                 Err(error) => match attempts.next().filter(|_| is_reserved(&error)) {
@@ -89,10 +89,10 @@ impl PodSync<'_> {
         if self.pod.host_network() {
             return Ok(());
         }
-        let status = self.hands.parts().runtime.status(false).await;
+        let status = self.pod_runtime.parts().runtime.status(false).await;
         let status = status.map_err(|error| Halt::Failed(format!("ask for the status of the runtime: {error}")))?;
         if status.holds(NETWORK_READY) {
-            self.hands.without_network.lock().remove(&self.owner.uid);
+            self.pod_runtime.without_network.lock().remove(&self.owner.uid);
             return Ok(());
         }
         let said = status.conditions.into_iter().find(|condition| condition.kind == NETWORK_READY);
@@ -100,7 +100,7 @@ impl PodSync<'_> {
         let why = format!("{NETWORK_READY}={status} reason:{reason} message:{message}");
         let text = format!("network is not ready: container runtime network not ready: {why}");
         self.report.network_not_ready = true;
-        if self.hands.without_network.lock().insert(self.owner.uid.clone()) {
+        if self.pod_runtime.without_network.lock().insert(self.owner.uid.clone()) {
             self.record_pod_event(&PodEvent::NetworkNotReady(&text));
         }
         Err(Halt::Failed(text))

@@ -43,7 +43,7 @@ impl PodSync<'_> {
         if self.waits(kind, container) {
             return Ok(false);
         }
-        let metrics = self.hands.metrics().clone();
+        let metrics = self.pod_runtime.metrics().clone();
         metrics.container_starts(kind);
         let result = self.start_now(ContainerStart { sandbox, kind, container }, target).await;
         let volumes = image_volumes::of_container(self.pod, container).len() as u64;
@@ -56,7 +56,7 @@ impl PodSync<'_> {
             Err(StartError::Halted(halt)) => Err(halt),
             Err(StartError::Started(StartFailure { reason, message, event })) => {
                 if let Some(event) = event {
-                    self.hands.record_event(&self.owner, part, &PodEvent::Failed(&event));
+                    self.pod_runtime.record_event(&self.owner, part, &PodEvent::Failed(&event));
                 }
                 metrics.volumes(volumes, message.starts_with(IMAGE_VOLUME_MOUNT_FAILED).then_some(false));
                 metrics.container_failed(kind, reason);
@@ -69,16 +69,16 @@ impl PodSync<'_> {
 
     /// Returns true if the container has to wait because it keeps ending.
     fn waits(&mut self, kind: ContainerKind, container: &Container) -> bool {
-        let node = &self.hands.parts().node;
+        let node = &self.pod_runtime.parts().node;
         let now = (node.wall_clock)();
         let waits = {
-            let mut pods = self.hands.backoff.lock();
+            let mut pods = self.pod_runtime.backoff.lock();
             let backoff =
                 pods.entry(self.owner.uid.clone()).or_insert_with(|| RestartBackoff::new(node.longest_restart_delay));
             backoff.check(self.pod, container, self.observed, now)
         };
         let Some(wait) = waits else { return false };
-        self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::BackOff(&wait.event));
+        self.pod_runtime.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::BackOff(&wait.event));
         let waiting = Waiting { reason: "CrashLoopBackOff".to_owned(), message: wait.message };
         self.set_outcome(&container.name, Some(waiting));
         let first = self.report.retry_at.map_or(wait.until, |other| other.min(wait.until));
@@ -114,7 +114,7 @@ impl PodSync<'_> {
                 runtime_handler: self.pod.spec.runtime_class_name.clone(),
                 ..ImageSpec::new(image.image_ref.clone())
             };
-            let present = self.hands.parts().images.image(&spec).await;
+            let present = self.pod_runtime.parts().images.image(&spec).await;
             match present.map_err(|error| StartFailure::config(error.message()))? {
                 Some(present) => return Ok((image, ImageUser { uid: present.uid, username: present.username })),
                 None if ahead => {
@@ -143,15 +143,15 @@ impl PodSync<'_> {
         (image, image_user, target_id): (EnsuredImage, ImageUser, Option<String>),
     ) -> Result<ContainerInput, StartFailure> {
         let ContainerStart { sandbox, kind, container } = start;
-        let node = &self.hands.parts().node;
-        let mut around = node.around.clone();
-        around.pod_ips.clone_from(&sandbox.ips);
-        let environment = crate::resolve_environment(self.pod, container, &self.documents, &around);
+        let node = &self.pod_runtime.parts().node;
+        let mut context = node.context.clone();
+        context.pod_ips.clone_from(&sandbox.ips);
+        let environment = crate::resolve_environment(self.pod, container, &self.documents, &context);
         let environment = environment.map_err(|error| StartFailure::config(error.to_string()))?;
         for skipped in &environment.skipped {
             let text = skipped.to_string();
             let event = PodEvent::InvalidEnvironmentVariableNames(&text);
-            self.hands.record_event(&self.owner, Some((kind, &container.name)), &event);
+            self.pod_runtime.record_event(&self.owner, Some((kind, &container.name)), &event);
         }
         config::verify_run_as_non_root(self.pod, container, &image_user)
             .map_err(|error| StartFailure::config(error.to_string()))?;
@@ -177,7 +177,7 @@ impl PodSync<'_> {
             },
             Some(run) => Ok(run.restart_count().saturating_add(1)),
             None => {
-                let (logs, directory) = (self.hands.logs(), self.log_directory_of(&container.name));
+                let (logs, directory) = (self.pod_runtime.logs(), self.log_directory_of(&container.name));
                 let numbers = base::blocking(move || logs.numbers(&directory)).await.unwrap_or_default();
                 Ok(numbers.last().map_or(0, |highest| highest.saturating_add(1)))
             }
@@ -185,7 +185,7 @@ impl PodSync<'_> {
     }
 
     pub(super) fn log_directory_of(&self, container: &str) -> PathBuf {
-        let pods = &self.hands.parts().node.pod_logs;
+        let pods = &self.pod_runtime.parts().node.pod_logs;
         PathBuf::from(config::pod_log_directory(pods, self.pod)).join(container)
     }
 
@@ -201,10 +201,11 @@ impl PodSync<'_> {
         let mut last = number;
         loop {
             let config = self.config(start, input.clone(), last).await?;
-            let created = self.hands.parts().runtime.create_container(&sandbox.id, &config, &sandbox.config).await;
+            let created =
+                self.pod_runtime.parts().runtime.create_container(&sandbox.id, &config, &sandbox.config).await;
             match created {
                 Ok(id) => {
-                    self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Created);
+                    self.pod_runtime.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Created);
                     self.check_image_volumes(&config, &id).await?;
                     return Ok((id, last));
                 }
@@ -221,7 +222,7 @@ impl PodSync<'_> {
         number: u32,
     ) -> Result<ContainerConfig, StartFailure> {
         let ContainerStart { sandbox, kind, container } = start;
-        let parts = self.hands.parts();
+        let parts = self.pod_runtime.parts();
         let hosts = match self.pod.host_network() {
             true => config::managed_hosts_file(self.pod, &parts.node.hosts_file),
             false => config::hosts_file(self.pod, &sandbox.ips, &sandbox.hostname),
@@ -252,7 +253,7 @@ impl PodSync<'_> {
         if !wishes.any(|wish| RecursiveReadOnly::of(wish).is_some_and(wants)) {
             return Ok(false);
         }
-        let status = self.hands.parts().runtime.status(false).await;
+        let status = self.pod_runtime.parts().runtime.status(false).await;
         let status = status.map_err(|error| StartFailure::config(error.message()))?;
         let name = &self.pod.spec.runtime_class_name;
         let handler = status.handlers.iter().find(|handler| handler.name == *name);
@@ -262,7 +263,7 @@ impl PodSync<'_> {
     /// Starts it. Where only the answer was lost it runs all the same.
     async fn begin(&self, start: ContainerStart<'_>, id: &str, number: u32) -> StartResult {
         let ContainerStart { kind, container, .. } = start;
-        let runtime = &self.hands.parts().runtime;
+        let runtime = &self.pod_runtime.parts().runtime;
         if let Err(error) = runtime.start_container(id).await {
             let status = runtime.container_status(id, false).await;
             let ran = |state, started_at| match state {
@@ -279,14 +280,14 @@ impl PodSync<'_> {
                 %error, "container runs although its start failed"
             );
         }
-        self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Started);
+        self.pod_runtime.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::Started);
         self.link_log(start, id, number).await;
         Ok(())
     }
 
     /// The link by which collectors of logs know the log. They may miss it; the pod does not.
     async fn link_log(&self, ContainerStart { sandbox, container, .. }: ContainerStart<'_>, id: &str, number: u32) {
-        let logs = self.hands.logs();
+        let logs = self.pod_runtime.logs();
         if logs.links.is_none() {
             return;
         }
@@ -306,13 +307,13 @@ impl PodSync<'_> {
         let target = HandlerTarget::new(container, id, ip, &self.owner.name);
         // As in the kubelet it does not count as running before its hook has come to an end.
         self.report_running(&container.name, true);
-        let ran = self.until_stopped(self.hands.parts().handlers.run_hook(hook, &target, None)).await;
+        let ran = self.until_stopped(self.pod_runtime.parts().handlers.run_hook(hook, &target, None)).await;
         if ran.is_err() {
             self.report_running(&container.name, false);
         }
         let ran = ran?;
         let Err(error) = ran else { return Ok(()) };
-        self.hands.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
+        self.pod_runtime.record_event(&self.owner, Some((kind, &container.name)), &PodEvent::FailedPostStartHook);
         let victim = StoppingContainer {
             message: "FailedPostStartHook",
             ..StoppingContainer::known(self.pod, kind, container, id, None)

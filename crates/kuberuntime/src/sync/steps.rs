@@ -35,11 +35,11 @@ impl PodSync<'_> {
         self.go_on()?;
         let is_over = actions.kill_pod.is_some() && !actions.create_sandbox;
         if is_over {
-            self.hands.prefetch.forget(&self.owner.uid);
+            self.pod_runtime.prefetch.forget(&self.owner.uid);
         } else {
             // Pull secrets are among them.
-            self.documents = self.until_stopped((self.hands.parts.documents)(self.pod)).await?;
-            self.credentials = (self.hands.parts.credentials)(self.pod);
+            self.documents = self.until_stopped((self.pod_runtime.parts.documents)(self.pod)).await?;
+            self.credentials = (self.pod_runtime.parts.credentials)(self.pod);
             let sandbox = self.sandbox_config(actions.attempt).ok();
             self.begin_images(actions, sandbox.as_ref().map(|(config, _)| config));
         }
@@ -79,8 +79,8 @@ impl PodSync<'_> {
         }
         for start in &actions.init_to_start {
             let Some(container) = spec.init_containers.get(start.index) else { continue };
-            let came_up = self.start(sandbox, ContainerKind::Init, container, None).await?;
-            if !came_up && !container.is_sidecar() {
+            let started = self.start(sandbox, ContainerKind::Init, container, None).await?;
+            if !started && !container.is_sidecar() {
                 return Ok(());
             }
         }
@@ -96,7 +96,7 @@ impl PodSync<'_> {
         if actions.create_sandbox && actions.sandbox_id.is_some() {
             self.record_pod_event(&PodEvent::SandboxChanged);
         }
-        let killed = self.until_stopped(kill_pod(self.hands, Some(self.pod), self.observed, None)).await?;
+        let killed = self.until_stopped(kill_pod(self.pod_runtime, Some(self.pod), self.observed, None)).await?;
         killed.map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
     }
 
@@ -119,8 +119,8 @@ impl PodSync<'_> {
         if victims.is_empty() {
             return Ok(());
         }
-        let ip = self.hands.ip_of(self.observed);
-        let failures = self.until_stopped(kill_containers(self.hands, &self.owner, ip, victims)).await?;
+        let ip = self.pod_runtime.ip_of(self.observed);
+        let failures = self.until_stopped(kill_containers(self.pod_runtime, &self.owner, ip, victims)).await?;
         first_of(failures).map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
     }
 
@@ -175,7 +175,7 @@ impl PodSync<'_> {
 
     /// Removes a container.
     pub(super) async fn remove(&self, name: &str, id: &str) -> SyncStep {
-        let removed = self.hands.parts.runtime.remove_container(id).await;
+        let removed = self.pod_runtime.parts.runtime.remove_container(id).await;
         ignore_not_found(removed).map_err(|error| Halt::Failed(format!("remove container {name} ({id}): {error}")))
     }
 
@@ -188,7 +188,7 @@ impl PodSync<'_> {
         }
         let is_newest = self.observed.latest(&run.name).is_some_and(|newest| newest.id == run.id);
         let last = if is_newest { run.restart_count().checked_sub(1) } else { Some(run.restart_count()) };
-        let (logs, directory) = (self.hands.logs(), self.log_directory_of(&run.name));
+        let (logs, directory) = (self.pod_runtime.logs(), self.log_directory_of(&run.name));
         let link = link_name(&self.owner.name, &self.owner.namespace, &run.name, &run.id);
         let removed = base::blocking(move || {
             logs.remove_link(&link)?;
@@ -203,8 +203,8 @@ impl PodSync<'_> {
     }
 
     async fn set_up_volumes(&self) -> SyncStep {
-        let parts = &self.hands.parts;
-        let set_up = parts.volumes.set_up(self.pod, &self.documents, &parts.node.around).await;
+        let parts = &self.pod_runtime.parts;
+        let set_up = parts.volumes.set_up(self.pod, &self.documents, &parts.node.context).await;
         set_up.map_err(|error| {
             let text = error.to_string();
             self.record_pod_event(&PodEvent::FailedMount(&text));

@@ -13,7 +13,7 @@ use rustix::mount::MountFlags;
 use super::place::{OpenDirectory, PRIVATE};
 use super::remove::remove_tree;
 use super::walk::{by_descriptor, mount_id};
-use crate::environment::Surroundings;
+use crate::environment::PodContext;
 use crate::pod::{Container, Pod};
 
 /// Mode of an empty directory: who may do what in it is the pod's affair.
@@ -105,9 +105,9 @@ fn is_mounted(parent: &OpenDirectory, place: &OpenDirectory) -> Result<bool, Str
 
 /// How large a directory in memory may become: as its limit says, but not more than the pod's containers may use
 /// together, nor than all pods.
-pub(super) fn memory_size(pod: &Pod, limit: Option<Quantity>, around: &Surroundings) -> Option<u64> {
+pub(super) fn memory_size(pod: &Pod, limit: Option<Quantity>, context: &PodContext) -> Option<u64> {
     let amount = |quantity: Quantity| u64::try_from(quantity.value()).ok().filter(|amount| *amount > 0);
-    [limit.and_then(amount), amount(around.allocatable_memory), pod_memory_limit(pod)].into_iter().flatten().min()
+    [limit.and_then(amount), amount(context.allocatable_memory), pod_memory_limit(pod)].into_iter().flatten().min()
 }
 
 /// Memory that the containers of a pod may use together, in bytes; `None` if one of them has no limit.

@@ -22,7 +22,7 @@ use std::sync::{Arc, Weak};
 use cri_api::Mount;
 
 use crate::documents::Documents;
-use crate::environment::Surroundings;
+use crate::environment::PodContext;
 use crate::pod::{Pod, Volume, VolumeSource};
 pub(crate) use container::MountInput;
 use place::{OpenDirectory, PRIVATE, one_name};
@@ -65,13 +65,13 @@ impl Volumes {
         &self,
         pod: &Pod,
         documents: &Documents,
-        around: &Surroundings,
+        context: &PodContext,
     ) -> Result<(), VolumeSetupError> {
-        let (pod, documents, around) = (pod.clone(), setup::needed(pod, documents), around.clone());
+        let (pod, documents, context) = (pod.clone(), setup::needed(pod, documents), context.clone());
         self.work(&pod.metadata.uid.clone(), move |shared| {
             let directory = shared.make(&pod.metadata.uid);
             let failed = |error| format!("error making pod data directories: make a directory: {error}");
-            setup::volumes(&pod, &directory.map_err(failed)?, &documents, &around)
+            setup::volumes(&pod, &directory.map_err(failed)?, &documents, &context)
         })
         .await
     }

@@ -6,7 +6,7 @@ use super::place::{OpenDirectory, PRIVATE};
 use super::place::{VOLUMES, plugin_directory};
 use super::{empty_dir, files, host_path};
 use crate::documents::{DocumentKind, Documents};
-use crate::environment::Surroundings;
+use crate::environment::PodContext;
 use crate::pod::{HostPathType, Pod, Volume, VolumeSource, Word as _, is_in_memory, size_limit};
 use crate::volume_files::volume_files;
 
@@ -28,14 +28,14 @@ pub(super) fn volumes(
     pod: &Pod,
     directory: &OpenDirectory,
     documents: &Documents,
-    around: &Surroundings,
+    context: &PodContext,
 ) -> Result<(), String> {
     let used = |name: &str| {
         pod.all_containers().any(|(_, container)| container.volume_mounts.iter().any(|mount| mount.name == name))
     };
     let mut first = Ok(());
     for volume in pod.spec.volumes.iter().filter(|volume| used(&volume.name)) {
-        let made = make(pod, volume, directory, documents, around);
+        let made = make(pod, volume, directory, documents, context);
         first = first
             .and(made.map_err(|reason| format!("MountVolume.SetUp failed for volume {:?} : {reason}", volume.name)));
     }
@@ -47,7 +47,7 @@ fn make(
     volume: &Volume,
     directory: &OpenDirectory,
     documents: &Documents,
-    around: &Surroundings,
+    context: &PodContext,
 ) -> Result<(), String> {
     let source = VolumeSource::of(volume);
     if let VolumeSource::HostPath(host) = source {
@@ -57,7 +57,7 @@ fn make(
     let name = volume.name.as_str();
     // A missing document is reported before anything is made. Files that were made outlive their document, as in the
     // kubelet: containers that run have them, and one that is started again gets them.
-    let wanted = match volume_files(pod, name, documents, around).transpose() {
+    let wanted = match volume_files(pod, name, documents, context).transpose() {
         Ok(wanted) => wanted,
         Err(error) if files::stands(directory, sort, name) => {
             tracing::warn!(pod = pod.title(), %error, "document is missing, its files are kept");
@@ -70,7 +70,7 @@ fn make(
     let group = group(pod)?;
     match (source, wanted) {
         (VolumeSource::EmptyDir(empty), _) if is_in_memory(empty) => {
-            let size = empty_dir::memory_size(pod, size_limit(empty), around);
+            let size = empty_dir::memory_size(pod, size_limit(empty), context);
             empty_dir::in_memory(&parent, name, group, size).map(drop)
         }
         (VolumeSource::EmptyDir(_), _) => empty_dir::on_disk(&parent, name, group),

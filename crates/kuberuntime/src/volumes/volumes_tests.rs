@@ -74,13 +74,13 @@ fn pod(volumes: Value, mounts: Option<Value>, more: Value) -> Pod {
 
 impl Bench {
     async fn set_up(&self, pod: &Pod) -> Result<(), String> {
-        let around = Surroundings { allocatable_memory: oci::Quantity::bytes(64 << 20), ..Surroundings::default() };
+        let around = PodContext { allocatable_memory: oci::Quantity::bytes(64 << 20), ..PodContext::default() };
         self.volumes.set_up(pod, &self.documents, &around).await.map_err(|error| error.to_string())
     }
 
     async fn mounts_of(&self, pod: &Pod, run: u32, hosts: Option<&str>, can: bool) -> Result<Vec<Mount>, String> {
         let container = &pod.spec.containers[0];
-        let environment = resolve_environment(pod, container, &Documents::default(), &Surroundings::default()).unwrap();
+        let environment = resolve_environment(pod, container, &Documents::default(), &PodContext::default()).unwrap();
         let input = MountInput {
             pod: Pod { spec: PodSpec { runtime_class_name: "runc".into(), ..pod.spec.clone() }, ..pod.clone() },
             container: container.clone(),
@@ -657,7 +657,7 @@ fn a_missing_right_to_mount_is_reported() {
     let part = pod(volumes, Some(json!([{"name": "host", "mountPath": "/h", "subPath": "ssl"}])), json!({}));
     let (in_memory, part) = without_rights(|| {
         let pods = OpenDirectory::open(bench.top.path()).unwrap();
-        let in_memory = setup::volumes(&login, &pods, &bench.documents, &Surroundings::default()).unwrap_err();
+        let in_memory = setup::volumes(&login, &pods, &bench.documents, &PodContext::default()).unwrap_err();
         let input = MountInput {
             pod: part.clone(),
             container: part.spec.containers[0].clone(),

@@ -69,7 +69,7 @@ impl Agent {
         }
     }
 
-    /// Works until it is stopped. Then syncs are cancelled and, if they take too long, left; containers go on.
+    /// Runs until it is stopped. Syncs are then cancelled and, after a timeout, dropped; containers keep running.
     pub(super) async fn run(mut self, changed: &mut UnboundedReceiver<String>) {
         let shared = Arc::clone(&self.shared);
         // Dropping this future ends all background tasks.
@@ -78,7 +78,7 @@ impl Agent {
         let mut desired = shared.desired.clone();
         let mut seen = shared.seen.subscribe();
         let mut closing = shared.closing.subscribe();
-        let mut sources_left = false;
+        let mut sources_ended = false;
         let mut housekeeping = Instant::now() + shared.options.housekeeping;
         self.apply();
         loop {
@@ -86,13 +86,13 @@ impl Agent {
             tokio::select! {
                 biased;
                 () = self.background.stop.cancelled() => break,
-                heard = desired.changed(), if !sources_left => {
+                changed = desired.changed(), if !sources_ended => {
                     // The last list stays in force.
-                    sources_left = heard.is_err();
+                    sources_ended = changed.is_err();
                     self.apply();
                 }
                 _ = closing.changed() => self.apply(),
-                () = shared.left.notified() => {
+                () = shared.worker_ended.notified() => {
                     self.directories = Instant::now();
                     self.apply();
                 }
@@ -117,7 +117,7 @@ impl Agent {
         }
     }
 
-    /// Gives every pod that should be here a worker, and ends those that should not.
+    /// Starts a worker for every desired pod, and ends all others.
     fn apply(&mut self) {
         let desired = self.shared.desired.clone();
         let desired = desired.borrow();
@@ -185,7 +185,7 @@ impl Agent {
         };
         let added: Vec<_> = added.into_iter().map(&mut insert).collect();
         self.admit_again(&table.slots, &taken);
-        let returned = added.iter().filter(|slot| table.was_here(&slot.owner.uid)).count();
+        let returned = added.iter().filter(|slot| table.had_worker(&slot.owner.uid)).count();
         drop((table, desired));
         for _ in 0..returned {
             self.shared.options.metrics.restarted();
@@ -196,7 +196,7 @@ impl Agent {
         self.review_unknown();
     }
 
-    /// Reports a pod that does not run because another one has a port of its own, and returns its status.
+    /// Rejects a pod because another pod has one of its host ports, and returns its status.
     fn reject(&self, pod: &Arc<Pod>, other: &Pod) -> Arc<PodStatus> {
         let Rejection { reason, message } = Rejection::host_ports();
         tracing::warn!(
@@ -209,8 +209,8 @@ impl Agent {
         Arc::new(PodStatus::failed(pod, reason.to_owned(), message, self.shared.wall_clock()))
     }
 
-    /// Removes pods of manifests that were rejected and whose ports are free by now: they come back as pods that are new. A pod of an API server has
-    /// failed for good, and its controller makes another.
+    /// Removes rejected pods of manifests whose ports are free by now, so that they are added again as new pods. A pod of an API server has
+    /// failed for good, and its controller creates another.
     fn admit_again(&self, slots: &HashMap<String, Arc<WorkerSlot>>, taken: &HostPorts) {
         if !self.shared.options.end_unknown {
             return;
@@ -224,13 +224,13 @@ impl Agent {
         }
     }
 
-    /// Decides about pods that the runtime shows and that have no worker.
+    /// Decides about pods in the runtime that have no worker.
     fn review_unknown(&mut self) {
         let Some(seen) = self.shared.last_seen() else { return };
         if self.shared.closing.borrow().is_none() {
             self.end_unknown(&seen);
         }
-        // What is in the way of others has its place now.
+        // All pods that block others have a worker now.
         self.shared.open.send_if_modified(|open| !std::mem::replace(open, true));
         self.shared.wake_all(false, |slot| slot.state() == WorkerState::Queued);
     }
@@ -274,7 +274,7 @@ impl Agent {
         if ready && self.shared.options.end_unknown && self.directories <= Instant::now() {
             self.directories = Instant::now() + DIRECTORIES;
             let background = self.background.clone();
-            self.background.run(async move { background.take_directories().await });
+            self.background.run(async move { background.remove_directories().await });
         }
     }
 
@@ -303,7 +303,7 @@ impl Agent {
 }
 
 impl BackgroundTasks {
-    /// Puts a worker to work.
+    /// Starts a worker.
     fn spawn(&self, slot: Arc<WorkerSlot>) {
         let shared = Arc::clone(&self.shared);
         let broken = WorkerPanicGuard { shared: Arc::clone(&shared), slot: Arc::clone(&slot) };
@@ -326,8 +326,8 @@ impl BackgroundTasks {
         });
     }
 
-    /// Takes away directories of pods of which there is nothing else.
-    async fn take_directories(self) {
+    /// Removes directories of pods that neither a source nor the runtime has.
+    async fn remove_directories(self) {
         let uids = match self.shared.runtime.parts().volumes.uids().await {
             Ok(uids) => uids,
             Err(error) => return tracing::warn!(%error, "cannot list directories of pods"),
@@ -337,14 +337,14 @@ impl BackgroundTasks {
             let desired = self.shared.desired.borrow();
             let Some(seen) = self.shared.last_seen() else { return };
             if !desired.ready || !desired.held.is_empty() || self.stop.is_cancelled() {
-                // It may be of a manifest that cannot be read now.
+                // A directory may be of a manifest that cannot be read now.
                 return;
             }
             let mut table = self.shared.table();
             for uid in uids {
                 let is_known = desired.pods.contains_key(&uid) || table.slots.contains_key(&uid);
                 if !is_known && !seen.pods.contains_key(&uid) {
-                    tracing::info!(uid, "removing the directory of a pod that is gone");
+                    tracing::info!(uid, "removing the directory of a removed pod");
                     left.push(table.insert(PodOwner { uid, ..PodOwner::default() }, None));
                 }
             }
@@ -355,7 +355,7 @@ impl BackgroundTasks {
     }
 }
 
-/// A worker that broke leaves all the same: its pod gets another one with the next housekeeping.
+/// Removes the slot of a worker that panicked, so that the next housekeeping starts another one.
 struct WorkerPanicGuard {
     shared: Arc<AgentState>,
     slot: Arc<WorkerSlot>,
@@ -374,13 +374,13 @@ pub(super) fn is_over(view: &PodView) -> bool {
     matches!(view.status.phase, Phase::Succeeded | Phase::Failed)
 }
 
-/// Returns true if the manifest of a pod, or the source of it, cannot be read now.
+/// Returns true if the manifest or the source of a pod cannot be read now.
 fn is_held(slot: &WorkerSlot, desired: &DesiredPods) -> bool {
     let origin = slot.pod().and_then(|pod| pod.metadata.annotations.get(CONFIG_ORIGIN_ANNOTATION).cloned());
     origin.is_some_and(|origin| desired.holds(&origin))
 }
 
-/// Returns true if a pod had succeeded or failed before this process had it.
+/// Returns true if a pod had succeeded or failed before this process read it.
 fn is_over_before(pod: &Pod, desired: &DesiredPods) -> bool {
     desired.statuses.get(&pod.metadata.uid).is_some_and(|status| status.is_over())
 }

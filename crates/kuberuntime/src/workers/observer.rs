@@ -97,7 +97,7 @@ impl PodObserver {
         let pod = slot.pod();
         let mut record = slot.record();
         if pod.is_none() && slot.owner.name.is_empty() {
-            // A directory that was left: there is nothing to show of it.
+            // Only a directory is left of the pod, so there is nothing to publish.
             return;
         }
         let pod = match (&record.ending, pod) {
@@ -126,7 +126,7 @@ impl PodObserver {
         let status = first_start(status, &mut record, shared.wall_clock());
         let (state, actions, error) = (record.state, record.actions.clone(), record.error.clone());
         let view = PodView { pod, status, observed: observed.is_some(), state, actions, error };
-        if record.view.as_ref().is_some_and(|told| says_the_same(told, &view)) {
+        if record.view.as_ref().is_some_and(|published| is_same_view(published, &view)) {
             return;
         }
         let view = Arc::new(view);
@@ -135,13 +135,13 @@ impl PodObserver {
     }
 }
 
-fn says_the_same(a: &PodView, b: &PodView) -> bool {
+fn is_same_view(a: &PodView, b: &PodView) -> bool {
     (Arc::ptr_eq(&a.pod, &b.pod) || a.pod == b.pod)
         && (a.observed, a.state, &a.actions, &a.error, &a.status)
             == (b.observed, b.state, &b.actions, &b.error, &b.status)
 }
 
-/// A pod that was found running was started when its sandbox was made, not when this process saw it.
+/// Corrects the start time of a pod that was found running: that is the creation of its sandbox, not the first observation.
 fn first_start(mut status: PodStatus, record: &mut PodRecord, now: Timestamp) -> PodStatus {
     let Some(observed) = &record.observed else { return status };
     if record.age.is_none() {

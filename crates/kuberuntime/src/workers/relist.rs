@@ -91,7 +91,7 @@ impl Relist {
             }
             EventStream::Never | EventStream::Closed(_) => (None, often),
         };
-        let heard = async {
+        let received = async {
             match stream {
                 Some(stream) => stream.next().await,
                 None => std::future::pending().await,
@@ -100,12 +100,12 @@ impl Relist {
         tokio::select! {
             biased;
             () = stop.cancelled() => RelistCause::Stop,
-            heard = heard => match heard {
+            received = received => match received {
                 Some(Ok(_)) => {
                     self.gather().await;
                     RelistCause::Event
                 }
-                // From now on it is asked as often as without events, and now.
+                // Without events, the runtime is listed at once and at the short interval.
                 Some(Err(error)) => self.lost(Some(&error)),
                 None => self.lost(None),
             },
@@ -121,7 +121,7 @@ impl Relist {
             tokio::select! {
                 biased;
                 () = sleep_until(until) => return,
-                heard = stream.next() => if !matches!(heard, Some(Ok(_))) {
+                received = stream.next() => if !matches!(received, Some(Ok(_))) {
                     self.events = EventStream::Closed(Instant::now() + REOPEN);
                     return;
                 },

@@ -1,6 +1,6 @@
-//! [`AgentState`]: what the sync loop, the workers, the relist and the readers of pods have in common: which pods have a worker,
-//! whose turn it is, what the runtime showed last. Answers container collection ([`PodStates`]) from that: a pod of another
-//! program, and what may be one's, is never removed. Starts nothing and never asks the runtime; [`super::agent`] does.
+//! [`AgentState`]: the state that the sync loop, the workers, the relist and the readers of pods share: the workers, the order in
+//! which pods start, and the last state of the runtime. Container collection ([`PodStates`]) is answered from it: content that may
+//! belong to a pod of another program is never removed. Starts nothing and makes no calls; [`super::agent`] does.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,7 @@ use crate::probes::ProbeManager;
 use crate::sources::DesiredPods;
 use crate::sync::PodRuntime;
 
-/// The reason for which a pod waits before the runtime has answered for the first time, for people.
+/// Reason for which a pod waits before the first answer of the runtime.
 pub(super) const FIRST_ANSWER: &str = "wait for the first list from the runtime";
 
 /// State that the loop, the workers and the relist share.
@@ -37,44 +37,45 @@ pub(super) struct AgentState {
     pub(super) health: Health,
     /// Last state of the runtime; `None` before its first answer.
     pub(super) seen: watch::Sender<Option<Arc<RuntimePods>>>,
-    /// True once the first state of the runtime was examined. Before that no pod is started, because a pod that was
-    /// found may stand in its way.
+    /// True once the first state of the runtime was examined. No pod is started before, because a pod in the runtime may have to end
+    /// first.
     pub(super) open: watch::Sender<bool>,
-    /// Name of the runtime, in front of the ids of containers.
+    /// Name of the runtime, the prefix of container IDs.
     pub(super) runtime_name: OnceLock<String>,
     /// The order to end all pods, once it is given.
     pub(super) closing: watch::Sender<Option<EndOrder>>,
     /// Notified when a worker has ended.
-    pub(super) left: Notify,
-    /// Guards when the sync loop last began a turn.
-    turned: Mutex<Instant>,
-    /// Guards which pods have a worker.
+    pub(super) worker_ended: Notify,
+    /// Guards the time at which the sync loop began its last turn.
+    turn_began: Mutex<Instant>,
+    /// Guards the workers.
     table: Mutex<WorkerTable>,
 }
 
-/// Which pods have a worker.
+/// The workers of pods.
 #[derive(Default)]
 pub(super) struct WorkerTable {
     pub(super) slots: HashMap<String, Arc<WorkerSlot>>,
-    /// When workers of pods left: lists that were asked for before that may still show them.
-    gone: HashMap<String, Instant>,
-    /// When the last lists were asked for that were answered.
+    /// Times at which workers of pods ended. Lists that were requested before may still show their pods.
+    ended_at: HashMap<String, Instant>,
+    /// Time of the request for the last lists.
     asked: Option<Instant>,
-    told: u64,
+    /// Sequence number of the last added pod.
+    last_sequence: u64,
 }
 
 impl WorkerTable {
-    /// Gives a pod a slot, behind all pods that were added before.
+    /// Adds a slot for a pod, after all earlier pods in the order of starts.
     pub(super) fn insert(&mut self, owner: PodOwner, pod: Option<Arc<crate::pod::Pod>>) -> Arc<WorkerSlot> {
-        self.told += 1;
-        let slot = Arc::new(WorkerSlot::new(owner, pod, self.told, Instant::now()));
+        self.last_sequence += 1;
+        let slot = Arc::new(WorkerSlot::new(owner, pod, self.last_sequence, Instant::now()));
         self.slots.insert(slot.owner.uid.clone(), Arc::clone(&slot));
         slot
     }
 
-    /// Returns true if a pod had a worker not long ago.
-    pub(super) fn was_here(&self, uid: &str) -> bool {
-        self.gone.contains_key(uid)
+    /// Returns true if a worker of the pod has ended since the request for the last lists.
+    pub(super) fn had_worker(&self, uid: &str) -> bool {
+        self.ended_at.contains_key(uid)
     }
 
     /// Removes the slot of a worker that has ended. Leftovers of the pod are removed elsewhere.
@@ -88,26 +89,26 @@ impl WorkerTable {
     /// Records that the runtime has answered a request for its lists, which was sent at that time.
     pub(super) fn answered(&mut self, asked: Instant) {
         self.asked = Some(asked);
-        self.gone.retain(|_, gone| asked <= *gone);
+        self.ended_at.retain(|_, ended| asked <= *ended);
     }
 
     /// Returns true if a pod of the last lists was removed since.
     pub(super) fn was_removed(&self, uid: &str) -> bool {
-        self.gone.get(uid).is_some_and(|gone| self.asked.is_none_or(|asked| asked <= *gone))
+        self.ended_at.get(uid).is_some_and(|ended| self.asked.is_none_or(|asked| asked <= *ended))
     }
 
-    /// The uid of a pod of the same name which has to be gone before this one may begin.
-    fn in_the_way(&self, slot: &WorkerSlot, seen: &RuntimePods) -> Option<String> {
+    /// Returns the uid of a pod of the same name that must be removed before this one may start.
+    fn blocking_pod(&self, slot: &WorkerSlot, seen: &RuntimePods) -> Option<String> {
         let namesake = |owner: &PodOwner| {
             owner.uid != slot.owner.uid && owner.name == slot.owner.name && owner.namespace == slot.owner.namespace
         };
-        let is_there = |uid: &str| seen.pods.contains_key(uid) && !self.was_removed(uid);
+        let is_in_runtime = |uid: &str| seen.pods.contains_key(uid) && !self.was_removed(uid);
         // Pods that are in the runtime already rank first.
-        let rank = |slot: &WorkerSlot| (!is_there(&slot.owner.uid), slot.sequence);
+        let rank = |slot: &WorkerSlot| (!is_in_runtime(&slot.owner.uid), slot.sequence);
         let earlier = self.slots.values().find(|other| {
             namesake(&other.owner)
                 && (other.begun.load(Ordering::Acquire)
-                    || if other.is_ending() { is_there(&other.owner.uid) } else { rank(other) < rank(slot) })
+                    || if other.is_ending() { is_in_runtime(&other.owner.uid) } else { rank(other) < rank(slot) })
         });
         // Pods of this program without a worker: they are not judged yet, or their manifests are held.
         let undecided = || {
@@ -141,20 +142,20 @@ impl AgentState {
             open: watch::Sender::new(false),
             runtime_name: OnceLock::new(),
             closing: watch::Sender::new(None),
-            left: Notify::new(),
-            turned: Mutex::new(Instant::now()),
+            worker_ended: Notify::new(),
+            turn_began: Mutex::new(Instant::now()),
             table: Mutex::default(),
         })
     }
 
     /// Records that the sync loop begins a turn.
     pub(super) fn turn(&self) {
-        *self.turned.lock() = Instant::now();
+        *self.turn_began.lock() = Instant::now();
     }
 
-    /// How long the sync loop has been at its last turn.
+    /// Returns the time since the sync loop began its last turn.
     pub(super) fn since_turn(&self) -> Duration {
-        self.turned.lock().elapsed()
+        self.turn_began.lock().elapsed()
     }
 
     pub(super) fn table(&self) -> MutexGuard<'_, WorkerTable> {
@@ -165,40 +166,40 @@ impl AgentState {
         (self.runtime.parts().node.wall_clock)()
     }
 
-    /// The address of pods that have the node's network.
+    /// Returns the addresses of pods on the node's network.
     pub(super) fn host_ips(&self) -> &[String] {
-        &self.runtime.parts().node.around.host_ips
+        &self.runtime.parts().node.context.host_ips
     }
 
-    /// Last state of the runtime.
+    /// Returns the last state of the runtime.
     pub(super) fn last_seen(&self) -> Option<Arc<RuntimePods>> {
         self.seen.borrow().clone()
     }
 
-    /// Looks at a pod, if it has a worker.
+    /// Wakes the worker of a pod, if there is one.
     pub(super) fn wake(&self, uid: &str, whole: bool) {
         if let Some(slot) = self.table().slots.get(uid) {
             slot.wake(whole);
         }
     }
 
-    /// Looks at every pod of which `which` holds.
+    /// Wakes all workers that `which` selects.
     pub(super) fn wake_all(&self, whole: bool, which: impl Fn(&WorkerSlot) -> bool) {
         for slot in self.table().slots.values().filter(|slot| which(slot)) {
             slot.wake(whole);
         }
     }
 
-    /// Gives a pod its turn.
+    /// Lets a pod start, if no other pod has to end first.
     ///
     /// # Errors
-    /// A message for people that says what the pod waits for.
+    /// The reason for which the pod waits.
     pub(super) fn take_turn(&self, slot: &WorkerSlot) -> Result<(), String> {
         let seen = self.last_seen().filter(|_| *self.open.borrow());
         let Some(seen) = seen else { return Err(FIRST_ANSWER.to_owned()) };
         let table = self.table();
-        match table.in_the_way(slot, &seen) {
-            Some(uid) => Err(format!("wait until pod {uid} of the same name is gone")),
+        match table.blocking_pod(slot, &seen) {
+            Some(uid) => Err(format!("wait until pod {uid} of the same name is removed")),
             None => {
                 slot.begun.store(true, Ordering::Release);
                 Ok(())
@@ -212,11 +213,11 @@ impl AgentState {
         self.probes.forget(uid);
         let mut table = self.table();
         table.forget(slot);
-        table.gone.insert(uid.to_owned(), Instant::now());
+        table.ended_at.insert(uid.to_owned(), Instant::now());
         drop(table);
         self.board.take(&slot.owner);
         self.wake_all(false, |slot| slot.state() == WorkerState::Queued);
-        self.left.notify_one();
+        self.worker_ended.notify_one();
     }
 }
 
@@ -237,8 +238,7 @@ impl PodStates for AgentState {
         let desired = self.desired.borrow();
         match seen.pods.get(pod_uid) {
             Some(pod) => matches!(judge(pod, &desired), UnknownPodVerdict::Replaced | UnknownPodVerdict::Orphan),
-            // Nothing of it is in the runtime. Where another program keeps pods, it may be one of those; where a manifest
-            // cannot be read, it may be of that.
+            // The runtime has nothing of it. It may be a pod of another program, or of a manifest that cannot be read.
             None => {
                 !desired.pods.contains_key(pod_uid)
                     && desired.held.is_empty()

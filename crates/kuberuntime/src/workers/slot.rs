@@ -1,5 +1,5 @@
-//! [`WorkerSlot`]: what the sync loop and the worker of one pod have in common: orders one way, what is known of the pod the other
-//! way. It decides nothing and calls no runtime.
+//! [`WorkerSlot`]: the state that the sync loop and the worker of one pod share: orders to the worker, and the last known state of the
+//! pod. Decides nothing and makes no calls.
 
 use base::lock::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use crate::status::api::{Phase, PodStatus, Waiting};
 /// An order to end a pod and to remove it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct EndOrder {
-    /// Seconds that all containers have together; `None`: the pod's own grace period.
+    /// Grace period of the whole pod in seconds; `None` for the pod's own.
     pub(super) grace: Option<i64>,
 }
 
@@ -35,9 +35,9 @@ impl EndOrder {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Orders {
-    /// The pod as it should be; `None` for a pod that was found in the runtime and that no source has.
+    /// The desired pod; `None` for a pod in the runtime that no source has.
     pub(super) pod: Option<Arc<Pod>>,
-    /// The order to end its pod, if there is one.
+    /// The order to end the pod, if there is one.
     pub(super) end: Option<EndOrder>,
 }
 
@@ -46,18 +46,18 @@ pub(super) struct WorkerSlot {
     pub(super) owner: PodOwner,
     /// Pods that were added earlier have a lower number.
     pub(super) sequence: u64,
-    /// When the pod was added.
-    pub(super) told_at: Instant,
+    /// Time at which the pod was added.
+    pub(super) added_at: Instant,
     orders: watch::Sender<Orders>,
-    /// Wakes the worker, because something happened to the pod.
+    /// Wakes the worker to observe the pod.
     pub(super) wake: Notify,
-    /// True if the next observation is to be followed by a whole sync, whatever it shows.
+    /// True if a whole sync must follow the next observation.
     whole: AtomicBool,
-    /// True once the pod had its turn: it may have something in the runtime.
+    /// True once the pod was allowed to start, so that the runtime may have something of it.
     pub(super) begun: AtomicBool,
-    /// Guards what cancels the sync that runs.
+    /// Guards the cancellation of the running sync.
     running: Mutex<CancellationToken>,
-    /// Guards what is known of the pod.
+    /// Guards the last known state of the pod.
     record: Mutex<PodRecord>,
 }
 
@@ -67,28 +67,28 @@ pub(super) struct PodRecord {
     pub(super) state: WorkerState,
     /// Last observation.
     pub(super) observed: Option<Arc<ObservedPod>>,
-    /// Why containers wait whose start was tried.
+    /// Reasons of containers whose start failed.
     pub(super) waiting: BTreeMap<String, Waiting>,
     /// The published view.
     pub(super) view: Option<Arc<PodView>>,
-    /// Why it was ended as a whole.
+    /// Reason for which the pod was ended as a whole.
     pub(super) ended: Option<PodEnd>,
-    /// Seconds that its containers have together where it was ended as a whole; `None`: the pod's own grace period.
+    /// Grace period in seconds of a pod that was ended as a whole; `None` for the pod's own.
     pub(super) end_grace: Option<i64>,
     /// Last failure.
     pub(super) error: Option<String>,
-    /// Actions that the last observation asked for.
+    /// Actions of the last observation.
     pub(super) actions: String,
     /// The pod as published while it is being deleted.
     pub(super) ending: Option<Arc<Pod>>,
     pub(super) age: Option<PodAge>,
-    /// The status of the pod before this process had it, or that of its rejection.
+    /// The status of the pod before this process, or that of its rejection.
     pub(super) before: Option<Arc<PodStatus>>,
     /// True if the pod was rejected because another one has its ports.
     pub(super) lacks_ports: bool,
 }
 
-/// Age of a pod, by a clock that cannot be set.
+/// Age of a pod by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PodAge {
     start: Timestamp,
@@ -102,7 +102,7 @@ impl PodAge {
         Self { start, before: wall.duration_since(start).max(SignedDuration::ZERO), since: now }
     }
 
-    /// The time of day, as if the wall clock had not been set since.
+    /// Returns the time of day, without steps of the wall clock since the first observation.
     pub(super) fn now(&self, now: Instant) -> Timestamp {
         let passed = SignedDuration::try_from(now.saturating_duration_since(self.since)).unwrap_or(SignedDuration::MAX);
         self.start.saturating_add(self.before.saturating_add(passed)).unwrap_or(Timestamp::MAX)
@@ -110,7 +110,7 @@ impl PodAge {
 }
 
 impl WorkerSlot {
-    /// Of a pod that should be here, or of one that was found.
+    /// Creates the slot of a desired pod, or without `pod` that of a pod in the runtime.
     pub(super) fn new(owner: PodOwner, pod: Option<Arc<Pod>>, sequence: u64, now: Instant) -> Self {
         let end = pod.is_none().then(EndOrder::default);
         let record = PodRecord {
@@ -130,7 +130,7 @@ impl WorkerSlot {
         Self {
             owner,
             sequence,
-            told_at: now,
+            added_at: now,
             begun: AtomicBool::new(pod.is_none()),
             orders: watch::Sender::new(Orders { pod, end }),
             wake: Notify::new(),
@@ -198,7 +198,7 @@ impl WorkerSlot {
         }
     }
 
-    /// Ends the pod as a whole, within so many seconds; it stays, as failed. Returns false if it is ending for another reason.
+    /// Ends the pod as a whole within `grace` seconds and keeps it as failed. Returns false if it is ending for another reason.
     pub(super) fn fail(&self, end: PodEnd, grace: i64) -> bool {
         let mut record = self.record();
         if record.ended.is_some() || record.state != WorkerState::Syncing || self.is_ending() {
@@ -211,14 +211,14 @@ impl WorkerSlot {
         true
     }
 
-    /// An API server says of a pod that it has failed, of which this node did not say so: the pod is ended.
+    /// Ends a pod that has failed according to its API server, but not according to this node.
     pub(super) fn failed_elsewhere(&self, status: &PodStatus) {
         if status.phase != Phase::Failed {
             return;
         }
         let mut record = self.record();
-        let told = record.view.as_ref().is_some_and(|view| view.status.is_over());
-        if told || record.ended.is_some() || record.before.as_ref().is_some_and(|before| before.is_over()) {
+        let is_over = record.view.as_ref().is_some_and(|view| view.status.is_over());
+        if is_over || record.ended.is_some() || record.before.as_ref().is_some_and(|before| before.is_over()) {
             return;
         }
         record.ended = Some(PodEnd { reason: status.reason.clone(), message: status.message.clone() });

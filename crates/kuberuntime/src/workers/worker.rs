@@ -86,7 +86,7 @@ impl Worker {
         }
         if !self.observer.slot.is_ending() {
             let metrics = &self.observer.shared.options.metrics;
-            metrics.worker_started(self.observer.slot.told_at.elapsed());
+            metrics.worker_started(self.observer.slot.added_at.elapsed());
             self.observer.enter(WorkerState::Syncing);
             if let PhaseEnd::Stopped = self.keep().await {
                 return;
@@ -238,14 +238,14 @@ impl Worker {
         let stop = self.stop.child_token();
         slot.sync_begins(&stop, &self.orders);
         let probes = shared.probes.results(&slot.owner.uid);
-        let told = |container: &str, waiting: Option<&_>| self.observer.set_waiting(container, waiting);
+        let report_start = |container: &str, waiting: Option<&_>| self.observer.set_waiting(container, waiting);
         let given_up = async {
             stop.cancelled().await;
             tokio::time::sleep(shared.options.patience).await;
         };
         let span = pod_span!("syncPod", slot.owner, update_type = self.work.as_str());
         // Boxed, since the compiler gives up on types of tasks that nest as deep as this one would.
-        let sync = shared.runtime.sync_pod(pod, observed, &probes, &told, &stop).instrument(span).boxed();
+        let sync = shared.runtime.sync_pod(pod, observed, &probes, &report_start, &stop).instrument(span).boxed();
         tokio::select! {
             report = sync => report,
             never = self.observer.keep_observing() => match never {},
@@ -307,15 +307,15 @@ impl Worker {
         // What was found running was not started here.
         if self.work == WorkerOperation::Sync && view.status.start_time >= self.added_at() {
             let apart = self.pulled + initialised_for(&view.status);
-            self.observer.shared.options.metrics.pod_started(slot.told_at.elapsed(), apart);
+            self.observer.shared.options.metrics.pod_started(slot.added_at.elapsed(), apart);
         }
     }
 
     /// Returns the time of day at which the pod was added, less one second, because times of a status are in whole
     /// seconds.
     fn added_at(&self) -> jiff::Timestamp {
-        let told = self.observer.slot.told_at.elapsed() + Duration::from_secs(1);
-        let ago = jiff::SignedDuration::try_from(told).unwrap_or(jiff::SignedDuration::MAX);
+        let since_added = self.observer.slot.added_at.elapsed() + Duration::from_secs(1);
+        let ago = jiff::SignedDuration::try_from(since_added).unwrap_or(jiff::SignedDuration::MAX);
         self.observer.shared.wall_clock().saturating_sub(ago).unwrap_or(jiff::Timestamp::MIN)
     }
 }

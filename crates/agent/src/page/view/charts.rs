@@ -1,5 +1,5 @@
-//! Throughput and pull times of the last hour as two pictures with the same time axis. Positions are percentages, so that the pictures fit any
-//! width without a script. Pure; called by [`super`].
+//! Throughput and pull times of the last hour as two pictures with the same time axis. Positions are percentages, so that the
+//! pictures fit any width without a script. Pure; called by [`super`].
 
 use image_manager::{EndedPull, PullOutcome};
 use maud::{Markup, html};
@@ -31,13 +31,16 @@ fn throughput(intervals: &[u64]) -> Markup {
     let rates: Vec<u64> = intervals.iter().map(|bytes| bytes / INTERVAL.unsigned_abs()).collect();
     let highest = rates.iter().copied().max().unwrap_or_default();
     let top = nice(highest as f64);
-    let came = intervals.iter().copied().fold(0, u64::saturating_add);
+    let total = intervals.iter().copied().fold(0, u64::saturating_add);
     let width = percent(0.8, rates.len() as f64);
-    let label =
-        format!("Throughput by half minutes: {} came in the last hour, at most {}/s.", bytes(came), bytes(highest));
+    let label = format!(
+        "Throughput by half minutes: {} received in the last hour, at most {}/s.",
+        bytes(total),
+        bytes(highest)
+    );
     html! {
         figure.chart {
-            figcaption { "Throughput " span.note { (bytes(came)) " came, at most " (bytes(highest)) "/s" } }
+            figcaption { "Throughput " span.note { (bytes(total)) " received, at most " (bytes(highest)) "/s" } }
             (axis(&[&format!("{}/s", whole(top)), &format!("{}/s", whole(top / 2.0)), "0"]))
             svg role="img" aria-label=(label) width="100%" height="96" {
                 (grid())

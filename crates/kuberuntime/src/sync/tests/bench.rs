@@ -20,7 +20,7 @@ use crate::handlers::Handlers;
 use crate::pod::Pod;
 use crate::sync::{NodeFacts, PodCredentials, PodRuntime, PodRuntimeError, PodRuntimeParts, SyncReport};
 use crate::volumes::Volumes;
-use crate::{Documents, ObservedPod, Origin, PodStatus, ProbeResults, StatusInput, Surroundings, Waiting, pod_status};
+use crate::{Documents, ObservedPod, Origin, PodContext, PodStatus, ProbeResults, StatusInput, Waiting, pod_status};
 
 /// When the clocks begin, in seconds.
 const BEGIN: i64 = 1_700_000_000;
@@ -29,7 +29,7 @@ pub(crate) struct Bench {
     pub(crate) runtime: FakeRuntimeService,
     pub(crate) images: FakeImageService,
     pub(crate) ring: Arc<RingRecorder>,
-    pub(crate) hands: PodRuntime,
+    pub(crate) pod_runtime: PodRuntime,
     pub(crate) pod: Pod,
     pub(crate) probes: ProbeResults,
     pub(crate) stop: CancellationToken,
@@ -62,7 +62,7 @@ impl Bench {
         let documents = Arc::<Mutex<Documents>>::default();
         let credentials = Arc::<Mutex<PodCredentials>>::default();
         let bench = Self {
-            hands: hands(&runtime, &images, &ring, root.path(), &now, &documents, &credentials),
+            pod_runtime: pod_runtime(&runtime, &images, &ring, root.path(), &now, &documents, &credentials),
             runtime,
             images,
             ring,
@@ -83,7 +83,7 @@ impl Bench {
     /// The program was killed, and another one is there.
     pub(crate) fn kill_9(&mut self) {
         let Self { runtime, images, ring, root, now, documents, credentials, .. } = self;
-        self.hands = hands(runtime, images, ring, root.path(), now, documents, credentials);
+        self.pod_runtime = pod_runtime(runtime, images, ring, root.path(), now, documents, credentials);
         self.waiting = Mutex::default();
     }
 
@@ -94,7 +94,7 @@ impl Bench {
     }
 
     pub(crate) async fn observe(&self) -> ObservedPod {
-        self.hands.observe(&self.pod.metadata.uid).await.expect("observed")
+        self.pod_runtime.observe(&self.pod.metadata.uid).await.expect("observed")
     }
 
     pub(crate) async fn actions(&self) -> PodActions {
@@ -108,7 +108,7 @@ impl Bench {
 
     /// The same, where the observation itself may fail.
     pub(crate) async fn try_sync(&self) -> Result<SyncReport, PodRuntimeError> {
-        let observed = self.hands.observe(&self.pod.metadata.uid).await?;
+        let observed = self.pod_runtime.observe(&self.pod.metadata.uid).await?;
         let told = |name: &str, waiting: Option<&Waiting>| {
             let mut all = self.waiting.lock();
             match waiting {
@@ -116,7 +116,7 @@ impl Bench {
                 None => drop(all.remove(name)),
             }
         };
-        Ok(self.hands.sync_pod(&self.pod, &observed, &self.probes, &told, &self.stop).await)
+        Ok(self.pod_runtime.sync_pod(&self.pod, &observed, &self.probes, &told, &self.stop).await)
     }
 
     /// A sync in which nothing failed.
@@ -144,7 +144,7 @@ impl Bench {
     }
 
     pub(crate) async fn end(&self, grace: Option<i64>) -> Result<(), PodRuntimeError> {
-        self.hands.end_pod(Some(&self.pod), &self.observe().await, grace).await
+        self.pod_runtime.end_pod(Some(&self.pod), &self.observe().await, grace).await
     }
 
     pub(crate) async fn status(&self) -> PodStatus {
@@ -247,11 +247,7 @@ impl Bench {
 pub(crate) fn facts(root: &std::path::Path, wall_clock: WallClock) -> NodeFacts {
     let below = |name: &str| root.join(name).display().to_string();
     NodeFacts {
-        around: Surroundings {
-            node_name: "edge".into(),
-            host_ips: vec!["192.0.2.1".into()],
-            ..Surroundings::default()
-        },
+        context: PodContext { node_name: "edge".into(), host_ips: vec!["192.0.2.1".into()], ..PodContext::default() },
         resources: NodeResources::default(),
         dns: cri_api::DnsConfig::default(),
         cluster_dns: ClusterDns::default(),
@@ -264,7 +260,7 @@ pub(crate) fn facts(root: &std::path::Path, wall_clock: WallClock) -> NodeFacts 
     }
 }
 
-fn hands(
+fn pod_runtime(
     runtime: &FakeRuntimeService,
     images: &FakeImageService,
     ring: &Arc<RingRecorder>,

@@ -69,7 +69,7 @@ async fn an_unknown_pod_ends_by_its_recorded_settings() {
     bench.runtime.forget_calls();
     let begun = Instant::now();
     let observed = bench.observe().await;
-    bench.hands.end_pod(None, &observed, None).await.expect("ended");
+    bench.pod_runtime.end_pod(None, &observed, None).await.expect("ended");
     assert_eq!(begun.elapsed().as_secs(), 10);
     assert_eq!(stopped(&bench, &["a", "b", "s1", "s2"]).await, ["a", "b", "s2", "s1"]);
 }
@@ -140,19 +140,19 @@ async fn a_removal_continues_after_errors_and_is_retried() {
     let error = Error::new(Kind::Unavailable, "not now");
     bench.runtime.faults().fail_for(CallKind::RemoveContainer, "b", error.clone());
     bench.runtime.faults().fail_times(CallKind::RemovePodSandbox, 1, error);
-    let failed = bench.hands.remove_pod(&observed).await.expect_err("one stays");
+    let failed = bench.pod_runtime.remove_pod(&observed).await.expect_err("one stays");
     assert!(failed.what.starts_with("remove container b (") && failed.what.contains("remove sandbox "), "{failed}");
     assert_eq!(bench.observe().await.containers.len(), 1);
     // What a container that is left may use stays.
     assert_eq!((entries("logs"), entries("links")), (2, 3));
     bench.runtime.faults().clear(CallKind::RemoveContainer);
-    bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
+    bench.pod_runtime.remove_pod(&bench.observe().await).await.expect("removed");
     assert_eq!(bench.everything().await, (vec![], 0));
     assert_eq!((entries("logs"), entries("links"), entries("pods")), (1, 1, 0));
     let nothing =
         crate::ObservedPod::new(PodOwner { uid: bench.pod.metadata.uid.clone(), ..PodOwner::default() }, [], []);
-    bench.hands.remove_pod(&nothing).await.expect("nothing is left");
-    bench.hands.remove_pod(&crate::ObservedPod::default()).await.expect("nobody's things stay");
+    bench.pod_runtime.remove_pod(&nothing).await.expect("nothing is left");
+    bench.pod_runtime.remove_pod(&crate::ObservedPod::default()).await.expect("nobody's things stay");
     assert_eq!(entries("logs"), 1);
 }
 

@@ -75,8 +75,8 @@ async fn a_call_that_hangs_holds_its_own_pod_only() {
     let stuck = bench.sync();
     let free = async {
         gate.until_waiting(1).await;
-        let observed = bench.hands.observe("u-other").await.expect("observed");
-        let report = bench.hands.sync_pod(&other, &observed, &bench.probes, &|_, _| (), &bench.stop).await;
+        let observed = bench.pod_runtime.observe("u-other").await.expect("observed");
+        let report = bench.pod_runtime.sync_pod(&other, &observed, &bench.probes, &|_, _| (), &bench.stop).await;
         assert_eq!(report.errors, Vec::<String>::new());
         // Asked to go no further, it waits for the call that has begun, and starts nothing behind it.
         bench.stop.cancel();
@@ -111,7 +111,7 @@ async fn without_a_network_there_is_no_sandbox_and_images_come_all_the_same() {
     bench.good().await;
     assert_eq!(bench.events(), ["a: Created", "a: Started"]);
     bench.end(None).await.expect("ended");
-    bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
+    bench.pod_runtime.remove_pod(&bench.observe().await).await.expect("removed");
     // One with the node's network does not ask.
     bench.runtime.set_condition(Condition { kind, status: false, ..Condition::default() });
     bench.pod = pod(&json!({"hostNetwork": true, "containers": [{"name": "a", "image": "x:1"}]}));
@@ -167,7 +167,7 @@ async fn an_init_container_that_keeps_failing_leaves_two_logs_and_no_gap() {
         std::fs::write(path, "t stdout F x\n").expect("written");
         bench.rest(700).await;
     }
-    let logs = bench.hands.logs();
+    let logs = bench.pod_runtime.logs();
     let directory = bench.observe().await.latest("i").expect("there").log_path.clone();
     let directory = std::path::Path::new(&directory).parent().expect("above it");
     assert_eq!(logs.numbers(directory), [3, 4]);

@@ -22,9 +22,9 @@ async fn a_container_removed_between_list_and_status_is_left_out() {
     assert_eq!(observed.containers.iter().map(|run| run.name.as_str()).collect::<Vec<_>>(), ["b"]);
     let error = Error::new(Kind::Unavailable, "not now");
     bench.runtime.faults().fail_for(CallKind::ContainerStatus, "b", error);
-    let failed = bench.hands.observe(&bench.pod.metadata.uid).await.expect_err("nobody can tell how it is");
+    let failed = bench.pod_runtime.observe(&bench.pod.metadata.uid).await.expect_err("nobody can tell how it is");
     assert!(failed.what.starts_with("ask for container b ("), "{failed}");
-    let nobody = bench.hands.observe("u-none").await.expect("nothing is there");
+    let nobody = bench.pod_runtime.observe("u-none").await.expect("nothing is there");
     assert_eq!((nobody.owner.uid.as_str(), nobody.containers.len()), ("u-none", 0));
 }
 
@@ -56,7 +56,7 @@ async fn a_started_pod_is_counted() {
     assert_eq!(bench.good().await.waited_for_images.as_secs(), 7);
     assert_eq!(bench.good().await.waited_for_images.as_secs(), 0);
     let mut registry = prometheus_client::registry::Registry::default();
-    bench.hands.metrics().register(&mut registry);
+    bench.pod_runtime.metrics().register(&mut registry);
     let mut text = String::new();
     prometheus_client::encoding::text::encode(&mut text, &registry).expect("written");
     for line in [

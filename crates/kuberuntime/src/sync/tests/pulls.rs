@@ -46,7 +46,7 @@ async fn who_ends_a_pod_waits_for_no_image() {
     bench.end(None).await.expect("ended");
     // The images are not needed any more.
     pulls.until_waiting(0).await;
-    bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
+    bench.pod_runtime.remove_pod(&bench.observe().await).await.expect("removed");
     assert_eq!(bench.everything().await, (vec![], 0));
 }
 
@@ -58,7 +58,7 @@ async fn an_image_that_fails_is_counted_once_for_a_pod() {
     assert_eq!(bench.waits("a").await.0, "ErrImagePull");
     assert_eq!(bench.waits("b").await.0, "ImagePullBackOff");
     assert_eq!(report.errors.len(), 2);
-    assert_eq!(bench.hands.parts().images.backoff()[0].failures, 1);
+    assert_eq!(bench.pod_runtime.parts().images.backoff()[0].failures, 1);
     assert_eq!(bench.images.call_kinds().iter().filter(|kind| **kind == CallKind::PullImage).count(), 1);
 }
 
@@ -69,7 +69,7 @@ async fn a_prefetched_image_that_was_removed_is_requested_again() {
     }));
     bench.good().await;
     bench.rest(1).await;
-    let images = bench.hands.parts().images.image(&"x:2".into()).await.expect("asked");
+    let images = bench.pod_runtime.parts().images.image(&"x:2".into()).await.expect("asked");
     let id = images.expect("it came").id;
     use cri_api::ImageService as _;
     bench.images.remove_image(&id.as_str().into()).await.expect("removed");

@@ -37,7 +37,7 @@ impl Dice {
 async fn trouble(bench: &mut Bench, dice: &mut Dice) {
     let kind = CALLS[dice.roll(CALLS.len())];
     let error = Error::new(Kind::Unavailable, "the connection is gone");
-    let observed = bench.hands.observe(&bench.pod.metadata.uid).await;
+    let observed = bench.pod_runtime.observe(&bench.pod.metadata.uid).await;
     match dice.roll(6) {
         0 => {
             bench.runtime.faults().fail_times(kind, 1 + dice.roll(3), error.clone());
@@ -109,7 +109,7 @@ async fn whatever_happened_the_pod_is_what_it_should_be() {
         let observed = bench.observe().await;
         assert_eq!(observed.sandboxes.iter().filter(|sandbox| sandbox.ready).count(), 1, "seed {seed}");
         bench.end(Some(1)).await.expect("ended");
-        bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
+        bench.pod_runtime.remove_pod(&bench.observe().await).await.expect("removed");
         assert_eq!(bench.everything().await, (vec![], 0), "seed {seed}");
     }
 }

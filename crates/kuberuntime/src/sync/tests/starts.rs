@@ -29,7 +29,7 @@ async fn a_pod_starts_in_the_kubelets_steps() {
     assert_eq!(bench.status().await.phase.as_str(), "Running");
     bench.end(None).await.expect("ended");
     assert_eq!(bench.events(), ["a: Killing"]);
-    bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
+    bench.pod_runtime.remove_pod(&bench.observe().await).await.expect("removed");
     assert_eq!(bench.everything().await, (vec![], 0));
 }
 
@@ -53,7 +53,7 @@ async fn a_failed_pull_is_reported_in_the_kubelets_words() {
     let (reason, message) = bench.waits("b").await;
     assert_eq!(reason, "ImagePullBackOff");
     assert!(message.starts_with("Back-off pulling image \"gone:1\": ErrImagePull: pull"), "{message}");
-    assert_eq!(bench.hands.parts().images.backoff()[0].failures, 1);
+    assert_eq!(bench.pod_runtime.parts().images.backoff()[0].failures, 1);
     assert_eq!(told("b: "), ["b: BackOff", "b: Failed: Error: ImagePullBackOff"]);
     bench.images.publish("gone:1", &cri_api::testing::FakeImage::new("back"));
     tokio::time::advance(std::time::Duration::from_secs(11)).await;
@@ -160,7 +160,7 @@ async fn a_hanging_hook_does_not_delay_the_end_of_the_pod() {
     });
     assert!(report.cancelled && report.starts.is_empty(), "{report:?}");
     bench.end(None).await.expect("ended");
-    bench.hands.remove_pod(&bench.observe().await).await.expect("removed");
+    bench.pod_runtime.remove_pod(&bench.observe().await).await.expect("removed");
     assert_eq!(bench.everything().await, (vec![], 0));
 }
 
@@ -206,7 +206,7 @@ async fn no_container_runs_without_the_image_that_it_should_see() {
     assert_eq!(bench.waits("a").await, ("CreateContainerError".into(), text.into()));
     assert_eq!(bench.everything().await.0, [("a".to_owned(), ContainerState::Exited)]);
     let mut registry = prometheus_client::registry::Registry::default();
-    bench.hands.metrics().register(&mut registry);
+    bench.pod_runtime.metrics().register(&mut registry);
     let mut told = String::new();
     prometheus_client::encoding::text::encode(&mut told, &registry).expect("written");
     for (what, count) in [("requested", 2), ("mounted_succeed", 1), ("mounted_errors", 1)] {

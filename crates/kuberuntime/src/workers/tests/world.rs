@@ -145,8 +145,9 @@ impl World {
             changed,
             Arc::clone(&parts.node.wall_clock),
         ));
-        let hands = Arc::new(PodRuntime::new(parts));
-        let agent = Arc::new(PodAgent::new(hands, probes, self.desired.subscribe(), changes, self.options.clone()));
+        let pod_runtime = Arc::new(PodRuntime::new(parts));
+        let agent =
+            Arc::new(PodAgent::new(pod_runtime, probes, self.desired.subscribe(), changes, self.options.clone()));
         let stop = CancellationToken::new();
         let (working, stopped) = (Arc::clone(&agent), stop.clone());
         let work = TaskTracker::new().spawn(async move { working.run(&stopped).await });
