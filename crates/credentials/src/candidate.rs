@@ -115,7 +115,7 @@ impl fmt::Display for NodeSource {
     }
 }
 
-/// A note on a look-up for users: a source that was left out, and the reason. One line, for logs, errors and explanations;
+/// A note on a lookup for users: a source that was left out, and the reason. One line, for logs, errors and explanations;
 /// never a secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {

@@ -1,8 +1,8 @@
 //! [`Keyring`]: every credential that may be tried for an image and a pod, in the order in which they are tried: the pod's
 //! pull secrets, the node's docker configuration with its helpers, the credential providers.
 //!
-//! It does not decide presence or access, and turns an error of a source into a note: only a pull secret of the right
-//! type with broken content fails the look-up, as in the kubelet. The image manager calls it.
+//! Does not decide presence or access, and turns an error of a source into a note: only a pull secret of the right
+//! type with broken content fails the lookup, as in the kubelet. The image manager calls it.
 
 use base::lock::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -57,7 +57,7 @@ impl Default for KeyringOptions {
     }
 }
 
-/// Why credentials could not be looked up.
+/// Failure of a lookup of credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
     /// The image's name is none.
@@ -78,7 +78,7 @@ pub enum KeyringError {
 pub struct Candidates {
     /// In the order in which they are to be tried. Empty: the pull is anonymous.
     pub candidates: Vec<Candidate>,
-    /// Notes for people; never a secret.
+    /// Notes for users; never a secret.
     pub notes: Vec<Note>,
 }
 
@@ -89,7 +89,7 @@ pub struct Preview {
     pub candidates: Vec<Candidate>,
     /// The helpers and providers that would be asked, in words.
     pub would_ask: Vec<String>,
-    /// Notes for people; never a secret.
+    /// Notes for users; never a secret.
     pub notes: Vec<Note>,
 }
 
@@ -208,7 +208,7 @@ impl Keyring {
         !self.node.is_empty()
     }
 
-    /// Returns a number that changes when a look-up for this pod may have another result: with the content of its secrets, its
+    /// Returns a number that changes when a lookup for this pod may have another result: with the content of its secrets, its
     /// service account, the node's files and the configuration of providers. It means nothing outside of this process.
     /// Blocks, where the node has files ([`Keyring::reads_files`]).
     #[must_use]

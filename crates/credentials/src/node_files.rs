@@ -192,7 +192,7 @@ impl NodeFile {
     fn of(path: &Path, config: DockerConfig, mode: PathMatch, notes: &mut Vec<Note>) -> Self {
         let (mut index, mut helpers) = (Index::new(mode), Index::new(mode));
         for (at, (location, entry)) in config.auths.into_iter().enumerate() {
-            // An entry without a credential says that a helper has it.
+            // An entry without a credential means that a helper has it.
             if !entry.auth.is_anonymous()
                 && let Err(error) = index.insert(&location, entry)
             {

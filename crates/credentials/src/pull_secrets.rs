@@ -1,5 +1,5 @@
-//! [`PullSecrets`]: from a pod's pull secrets to indexed credentials. What was parsed is kept as long as a secret's
-//! content stays the same, so that a look-up parses no JSON.
+//! [`PullSecrets`]: from a pod's pull secrets to indexed credentials. Parsed content is cached as long as a secret's
+//! content stays the same, so that a lookup parses no JSON.
 //!
 //! Only the two types that kubelets take are taken; any other is noted, never guessed at. Helpers that a secret names are
 //! never run: only the node's own files may name programs. The keyring calls this.
@@ -54,7 +54,7 @@ impl PullSecrets {
         Self { mode, hasher: RandomState::new(), kept: Mutex::default() }
     }
 
-    /// The credentials of `secret`, or the note that says why it can have none.
+    /// Returns the credentials of `secret`, or a note with the reason why it can have none.
     pub(crate) fn parse(&self, secret: &PullSecret) -> Result<Result<Arc<Parsed>, Note>, DockerConfigError> {
         let (json, payload) = match payload(secret) {
             Ok(payload) => payload,

@@ -36,7 +36,7 @@ pub(crate) fn compute_pod_actions(pod: &Pod, observed: &ObservedPod, probes: &Pr
         return actions;
     }
     for (index, ephemeral) in pod.spec.ephemeral_containers.iter().enumerate() {
-        // They come whether the pod is initialised or not, and only once.
+        // Ephemeral containers start once, even before the pod is initialised.
         if observed.latest(&ephemeral.container.name).is_none() {
             actions.ephemeral_to_start.push(start(index, &ephemeral.container, StartReason::New));
         }

@@ -1,6 +1,6 @@
-//! [`admit`]: whether a pod that a scheduler sent here can run on this node, in the kubelet's order, with its reasons and
-//! messages. Pure. Taints are the affair of scheduler and controllers. Called once for each pod of an API server. Host ports, which local pods take as
-//! well, are checked by [`ports`] for all pods.
+//! [`admit`]: whether a pod that a scheduler sent here can run on this node, in the kubelet's order, with its reasons and messages.
+//! Pure. Taints are the affair of scheduler and controllers. Called once for each pod of an API server. Host ports, which local
+//! pods take as well, are checked by [`ports`] for all pods.
 
 mod affinity;
 pub(crate) mod ports;
@@ -21,7 +21,7 @@ pub struct NodeCapacity {
     pub labels: BTreeMap<String, String>,
     /// Amounts that pods may use together, by the names of resources; a resource that is not named is not counted.
     pub allocatable: BTreeMap<String, Quantity>,
-    /// The most pods; `None`: as many as come.
+    /// Maximum number of pods; `None` for no limit.
     pub pods: Option<usize>,
 }
 

@@ -1,5 +1,5 @@
-//! [`set_defaults`]: what Kubernetes fills in where a manifest says nothing. It changes no value that is there, and doing
-//! it twice changes nothing. Called by [`crate::admit`] before validation.
+//! [`set_defaults`]: the defaults of Kubernetes for fields that a manifest does not set. Set values are kept, and a second
+//! call changes nothing. Called by [`crate::admit`] before validation.
 
 use image_manager::PullPolicy;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -55,7 +55,7 @@ fn container(container: &mut Container, host_network: bool) {
             port.host_port = Some(port.container_port);
         }
     }
-    // What a container may use it also needs, unless it says how much less.
+    // A limit is also the request, unless the container sets a request.
     let resources = &mut container.resources;
     for (name, limit) in &resources.limits {
         resources.requests.entry(name.clone()).or_insert(*limit);
@@ -102,9 +102,9 @@ fn amount(amount: &mut ResourceFieldSelector) {
     }
 }
 
-/// Sets a field that is absent, or whose value says nothing.
-fn set_if<T>(field: &mut Option<T>, says_nothing: impl Fn(&T) -> bool, default: T) {
-    if field.as_ref().is_none_or(says_nothing) {
+/// Sets a field that is absent or has an empty value.
+fn set_if<T>(field: &mut Option<T>, is_empty: impl Fn(&T) -> bool, default: T) {
+    if field.as_ref().is_none_or(is_empty) {
         *field = Some(default);
     }
 }

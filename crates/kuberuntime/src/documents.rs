@@ -1,5 +1,5 @@
-//! [`Documents`]: the ConfigMaps and Secrets that a pod may name, as they are handed in. Debug output has no content,
-//! because that of a Secret is secret and carries no mark. Knows no directory and no API server; made by the readers of
+//! [`Documents`]: the ConfigMaps and Secrets that a pod may reference. Debug output has no content,
+//! because the data of a Secret is not marked as such. Reads no directory and no API server; created by the readers of
 //! documents.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! [`resolve`]: what a container's variables come to, from the pod, from its surroundings and from documents that are handed in;
+//! [`resolve`]: resolves a container's variables from the pod, its context and the given documents;
 //! and [`Environment`], with which commands and paths are then filled in. Of services there is the API server's alone
 //! (`enableServiceLinks` is not followed); a node on its own has none. Reads nothing, and shows no value: any of them may be, or
 //! hold, a secret. Called when a container is made.
@@ -34,7 +34,7 @@ pub(crate) struct SkippedKeys {
     pub keys: Vec<String>,
 }
 
-/// As the event `InvalidEnvironmentVariableNames` says it.
+/// Writes the message of the event `InvalidEnvironmentVariableNames`.
 impl std::fmt::Display for SkippedKeys {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { kind, document, keys } = self;

@@ -22,13 +22,13 @@ pub(crate) enum PodEvent<'a> {
         /// Why; may be empty.
         message: &'a str,
     },
-    /// A probe failed: which one, and what it said.
+    /// A probe failed: its kind and output.
     Unhealthy {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,
         output: &'a str,
     },
-    /// A probe succeeded with a warning: which one, and what it said.
+    /// A probe succeeded with a warning: its kind and output.
     ProbeWarning {
         /// `Liveness`, `Readiness` or `Startup`.
         probe: &'a str,

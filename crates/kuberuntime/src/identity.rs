@@ -1,4 +1,4 @@
-//! Identity of a pod that comes from a manifest and not from an API server: uid, name, namespace and annotations as the kubelet
+//! Identity of a pod of a manifest, not of an API server: uid, name, namespace and annotations as the kubelet
 //! makes them, so that an unchanged manifest is the same pod after a restart. [`admit`] is the whole way from a manifest
 //! to a pod that can be run. Reads no file and no clock. Called by pod sources.
 
@@ -13,7 +13,7 @@ use crate::{set_defaults, validate};
 pub(crate) const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
 /// Source of a pod.
 pub(crate) const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
-/// The kubelet's name of pods that come from an API server, in that annotation.
+/// Value of that annotation for pods of an API server, as in the kubelet.
 pub const API_SOURCE: &str = "api";
 /// When it was first seen.
 pub(crate) const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
@@ -43,7 +43,7 @@ impl Origin<'_> {
 }
 
 impl Pod {
-    /// Returns true if the pod comes from an API server, and not from a manifest of this node.
+    /// Returns true if the pod is from an API server, and not from a manifest of this node.
     #[must_use]
     pub fn is_of_server(&self) -> bool {
         self.metadata.annotations.get(CONFIG_SOURCE_ANNOTATION).is_some_and(|source| source == API_SOURCE)

@@ -72,7 +72,7 @@ pub(crate) fn sandbox_labels(pod: &Pod) -> Map {
     labels
 }
 
-/// Returns the annotations of a pod's sandbox: the pod's own, and the names by which tools look it up.
+/// Returns the annotations of a pod's sandbox: the pod's own, and the names by which tools find it.
 #[must_use]
 pub(crate) fn sandbox_annotations(pod: &Pod) -> Map {
     let mut annotations = pod.metadata.annotations.clone();

@@ -62,7 +62,7 @@ pub struct ObservedContainer {
     pub image_id: String,
     /// Why it is in this state, in one word.
     pub reason: String,
-    /// Why, for people; of an ended container its last message.
+    /// Message of the state; the last message of an ended container.
     pub message: String,
     /// Path of the log, as the runtime knows it.
     pub log_path: String,

@@ -75,7 +75,7 @@ impl RestartBackoff {
                 _ => now,
             };
             entry.seen = Some((run.id.clone(), first_seen));
-            // An end that is yet to come is one of another clock.
+            // An end in the future is of another clock.
             let until = ended.min(first_seen) + entry.delay;
             if until > now {
                 let (name, title) = (&container.name, pod.title());

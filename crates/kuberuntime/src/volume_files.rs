@@ -1,5 +1,5 @@
-//! [`volume_files`]: the files of a volume that is made of documents and of what the pod knows of itself: configMap,
-//! secret, downwardAPI, projected. Pure: it says what is to stand there, and writes nothing. Called when the volumes of a
+//! [`volume_files`]: the files of a volume with documents or fields of the pod: configMap,
+//! secret, downwardAPI, projected. Pure: returns the desired files, and writes nothing. Called when the volumes of a
 //! pod are made, and again when documents change.
 
 use std::collections::BTreeMap;

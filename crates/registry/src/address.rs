@@ -36,7 +36,7 @@ pub(crate) fn class_of(url: &Url) -> Class {
     }
 }
 
-/// Returns true if a name stands for this machine whatever a resolver says.
+/// Returns true if a name means this machine, independent of the resolver.
 pub(crate) fn is_localhost(name: &str) -> bool {
     let name = name.trim_end_matches('.').to_ascii_lowercase();
     name == "localhost" || name.ends_with(".localhost")

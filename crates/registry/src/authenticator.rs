@@ -124,8 +124,8 @@ impl Authenticator {
         Ok(round.sent.clone())
     }
 
-    /// Takes in the challenges of a 401. Afterwards the request may be made again; an error says that this would be
-    /// of no use.
+    /// Handles the challenges of a 401, after which the request may be repeated. An error means that a repetition would
+    /// fail as well.
     pub(crate) async fn challenged(
         &self,
         challenges: &[Challenge],

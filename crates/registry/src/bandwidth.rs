@@ -1,7 +1,7 @@
-//! [`Bandwidth`]: the bytes a second that a client takes in, shared equally among the pulls that want bytes, whatever
+//! [`Bandwidth`]: limits the bytes a second that a client receives, shared equally among active pulls, whatever
 //! number of connections each has (start-time fair queueing, with debt instead of tokens: bytes are paid for by the
-//! time until the next piece may come). A pull that has to wait does not read from its connection, so that TCP slows
-//! the sender down. Without a limit none of this runs. The limit may change while pulls go on. `part` and `transport` call it after each piece.
+//! time until the next piece may be read). A pull that has to wait does not read from its connection, so that TCP slows
+//! the sender down. Without a limit none of this runs. The limit may change during pulls. `part` and `transport` call it after each piece.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,7 +44,7 @@ impl Default for Bandwidth {
 struct QueueState {
     /// The time at which everything taken so far is paid for.
     paid: Instant,
-    /// How far the queue has come, in bytes of every pull that waits.
+    /// Virtual time of the queue, in bytes of each waiting pull.
     served: u64,
     /// The entries in the order in which they are served: by what their pulls had before, and then by age.
     waiting: BTreeMap<QueuePosition, Arc<Notify>>,
@@ -100,7 +100,7 @@ impl BandwidthShare {
         (self.limit.rate.load(Ordering::Relaxed) > 0).then_some(self)
     }
 
-    /// Records bytes that came, and waits for the turn after which more may be read.
+    /// Records received bytes, and waits until more may be read.
     pub(crate) async fn take(&self, bytes: u64) {
         if self.limited().is_none() {
             return;
@@ -114,7 +114,7 @@ impl BandwidthShare {
             if next != Some(waiting.ticket) {
                 waiting.turn.notified().await;
             } else if Instant::now() < paid {
-                // A pull that is due earlier may come meanwhile, and the limit may change.
+                // A pull that is due earlier may arrive meanwhile, and the limit may change.
                 tokio::select! {
                     () = tokio::time::sleep_until(paid) => {}
                     () = waiting.turn.notified() => {}
@@ -260,7 +260,7 @@ mod tests {
         let bandwidth = Bandwidth::new(RATE);
         let share = bandwidth.share();
         share.take(10 * RATE).await;
-        // It is first in the queue and goes.
+        // This pull is first in the queue and is dropped.
         let given_up = tokio::time::timeout(Duration::from_secs(1), share.take(1)).await;
         assert!(given_up.is_err());
         let other = bandwidth.share();

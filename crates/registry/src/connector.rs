@@ -1,5 +1,5 @@
-//! [`RegistryConnector`]: opens the sockets of one HTTP client, directly or by a proxy, with TLS where the URL says so. Addresses of names
-//! come from `resolve`, the permission to open a socket from [`Sockets`], and the socket counts until it is closed.
+//! [`RegistryConnector`]: opens the sockets of one HTTP client, directly or by a proxy, with TLS for `https`. Addresses of names
+//! are those of `resolve`, [`Sockets`] permits each socket, and a socket counts until it is closed.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,6 @@
-//! To which origin secrets go: the pull's credential, a token made of it, and a host's configured headers and client
+//! The origins to which secrets are sent: the pull's credential, a token made of it, and a host's configured headers and client
 //! certificate. [`is_for`] decides which hosts of a namespace get the credential; [`RedirectChain::secrets`] decides what is
-//! left of them after redirects, and [`RedirectChain::redirect_token`] which anonymous token goes there instead. Where a
+//! left of them after redirects, and [`RedirectChain::redirect_token`] which anonymous token is sent there instead. Where a
 //! registry may send us at all is the rule of [`crate::target`]. Pure: `session` and `transport` ask.
 
 use http::header::LOCATION;
@@ -51,10 +51,10 @@ impl<'a> RedirectChain<'a> {
         Self { base, first, left_origin }
     }
 
-    /// Returns the secrets that travel to `url`, the next of the chain.
+    /// Returns the secrets for a request to `url`, the next of the chain.
     ///
-    /// `Authorization` goes to the origin that was asked first. A host's configured headers and client certificate go to the
-    /// host's own origin. After the first redirect to another origin nothing of either travels any more, not even where a
+    /// `Authorization` is sent to the origin of the first request. A host's configured headers and client certificate are sent to the
+    /// host's own origin. After the first redirect to another origin neither is sent any more, not even if a
     /// later redirect leads back. An origin is scheme, host and port, as browsers have it.
     pub(crate) fn secrets(&self, url: &Url) -> ForwardedSecrets {
         ForwardedSecrets { of_host: !self.left_origin && same_origin(url, self.base), authorization: !self.left_origin }
@@ -108,8 +108,8 @@ pub(crate) fn redirect_target(status: StatusCode, headers: &HeaderMap, at: &Url)
     Ok(Some(next))
 }
 
-/// Returns true if a credential may be sent to a host: to the one of its server address, or, where it has none, to the registry
-/// itself (`upstream`) and none of its mirrors. A credential whose address says HTTPS is sent over plain HTTP to loopback alone.
+/// Returns true if a credential may be sent to a host: to that of its server address, or, without one, to the registry
+/// itself (`upstream`) and none of its mirrors. A credential with an HTTPS address is sent over plain HTTP only to loopback.
 pub(crate) fn is_for(auth: &RegistryAuth, upstream: bool, base: &Url) -> bool {
     if auth.server_address.is_empty() {
         return upstream;

@@ -15,7 +15,7 @@ const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest
 /// Larger texts are hashed on a thread that may block.
 const HASH_HERE: usize = 128 << 10;
 
-/// A manifest or index as it came.
+/// A manifest or index as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fetched {
     /// The very bytes.

@@ -58,13 +58,13 @@ pub(crate) enum Cause {
     /// The connection could not be made.
     #[error("cannot connect: {0}")]
     Connect(String),
-    /// TLS does not come about: certificate, protocol.
+    /// The TLS handshake failed: certificate or protocol.
     #[error("TLS: {0}")]
     Tls(String),
     /// The connection broke, or the answer was not HTTP.
     #[error("transfer interrupted: {0}")]
     Transport(String),
-    /// No byte came within the idle timeout.
+    /// No byte was received within the idle timeout.
     #[error("no answer within {} s ({what})", .after.as_secs_f64())]
     Idle { after: Duration, what: &'static str },
     /// The body ended before its size was reached.

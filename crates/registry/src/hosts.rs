@@ -264,7 +264,7 @@ impl HostsParser<'_> {
     }
 }
 
-/// The address of a proxy. What is said of it does not repeat it: it may have a password in it.
+/// Parses the address of a proxy. Errors do not repeat it, since it may contain a password.
 fn proxy(text: &str) -> Result<Url, &'static str> {
     let Ok(url) = Url::parse(text) else { return Err("not a URL such as \"http://proxy.example:3128\"") };
     match url.scheme() {
@@ -285,7 +285,7 @@ impl HostsFile {
     /// begin.
     ///
     /// # Errors
-    /// [`HostsError::Certificate`] for a file that cannot be read or has nothing in it that is looked for,
+    /// [`HostsError::Certificate`] for a file that cannot be read or has no certificate or key,
     /// [`HostsError::Domain`].
     pub fn into_namespace(
         self,
@@ -296,7 +296,7 @@ impl HostsFile {
         let is_upstream = |url: &Url| {
             defaults.hosts.iter().any(|d| {
                 d.base.host() == url.host()
-                    // The same port, or the one that goes with the scheme where the domain names none.
+                    // The same port, or the default port of the scheme if the domain names none.
                     && (d.base.port_or_known_default() == url.port_or_known_default()
                         || (d.base.port().is_none() && url.port().is_none()))
             })

@@ -67,7 +67,7 @@ pub struct HostConfig {
     pub override_path: bool,
     /// How long making a connection may take.
     pub dial_timeout: Duration,
-    /// The proxy for this host and for where it sends us, whatever the environment says. It may have a password in it.
+    /// The proxy for this host and its redirects, instead of that of the environment. The URL may contain a password.
     pub proxy: Option<Url>,
     /// True for the registry itself, which gets the pull's credential and no `ns` parameter.
     pub upstream: bool,
@@ -117,8 +117,8 @@ impl HostConfig {
             && (other.either_scheme || !self.either_scheme)
     }
 
-    /// The path under which the API lies, without a slash at its end: `/v2` is put behind `base` unless it stands
-    /// there already or `override_path` says that `base` is complete.
+    /// Returns the path of the API, without a trailing slash: `/v2` is appended to `base` unless it is
+    /// there already or `override_path` marks `base` as complete.
     #[must_use]
     pub fn api_root(&self) -> String {
         let path = self.base.path().trim_end_matches('/');

@@ -132,7 +132,7 @@ impl ConnectionPace {
         let waits = self.waited.as_secs_f64() / time.as_secs_f64();
         let starved = std::mem::take(&mut self.starved);
         (self.since, self.bytes, self.waited) = (now, 0, Duration::ZERO);
-        // At the end connections run dry one after the other: that says nothing.
+        // At the end connections run dry one after the other, so these rates do not count.
         if std::mem::take(&mut self.settling) || left == 0 {
             return None;
         }

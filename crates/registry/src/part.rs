@@ -30,7 +30,7 @@ pub(crate) struct RangeLease {
 
 /// A stretch of a blob, with its connection and the bytes that wait for their turn.
 pub(crate) struct BlobPart {
-    /// The next byte to come.
+    /// Offset of the next byte.
     pub(crate) from: u64,
     /// The byte after its last one.
     pub(crate) end: u64,
@@ -209,7 +209,7 @@ impl BlobPart {
         came
     }
 
-    /// Polls its connections for an event. `size` is the blob's, after which nothing may come.
+    /// Polls the connections for an event. `size` is that of the blob, after which no byte may follow.
     pub(crate) fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -265,7 +265,7 @@ impl BlobPart {
                 },
                 PartState::Reading { read: reading, skip, until } => {
                     if self.from == self.end && (*until > self.end || self.end < size) {
-                        // `blob` decides whether it goes on.
+                        // `blob` decides whether to continue.
                         return Poll::Pending;
                     }
                     if self.end == size && self.surplus.is_some() {

@@ -1,5 +1,5 @@
-//! Presence of a blob at a registry, for the credential of this session: asked by HEAD, and where the answer to that says
-//! nothing (a storage that a registry redirects to may know GET alone), by a GET of the first byte. Nothing else of the blob
+//! Presence of a blob at a registry, for the credential of this session: requested by HEAD, and if that answer is inconclusive
+//! (a storage that a registry redirects to may support only GET), by a GET of the first byte. Nothing else of the blob
 //! is read. Called through [`crate::Repository::has_blob`].
 
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, RANGE};
@@ -24,8 +24,8 @@ impl PullSession {
         if answer.status() == StatusCode::OK {
             return length(&answer).is_none_or(|length| length == descriptor.size);
         }
-        let says_nothing = answer.left_origin || matches!(answer.status().as_u16(), 405 | 501);
-        if !says_nothing || descriptor.size == 0 {
+        let is_inconclusive = answer.left_origin || matches!(answer.status().as_u16(), 405 | 501);
+        if !is_inconclusive || descriptor.size == 0 {
             return false;
         }
         let path = ApiPath { method: Method::GET, ..path };

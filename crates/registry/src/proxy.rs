@@ -22,7 +22,7 @@ pub struct ProxySettings {
 }
 
 impl ProxySettings {
-    /// The usual variables, upper or lower case, by a look-up that the caller supplies (`HTTP_PROXY`, `HTTPS_PROXY`,
+    /// Reads the usual variables, upper or lower case, with a lookup function of the caller (`HTTP_PROXY`, `HTTPS_PROXY`,
     /// `NO_PROXY`).
     pub fn from_lookup(lookup: impl Fn(&str) -> Option<String>) -> Self {
         let get = |name: &str| {
@@ -118,7 +118,7 @@ impl HostProxies {
     }
 }
 
-/// A SOCKS proxy looks all names up itself, whichever of its two schemes says so, and is at port 1080.
+/// Follows Go: a SOCKS proxy resolves all names itself, with either of its two schemes, and its default port is 1080.
 pub(crate) fn as_go_does(mut url: Url) -> Url {
     if url.scheme().starts_with("socks5") {
         // Neither can fail: both schemes are of one kind, and there is a host.
@@ -207,7 +207,7 @@ mod tests {
             for url in by_proxy {
                 assert_eq!(through(url), Some("http://proxy.example:3128/"), "{list:?}: {url}");
             }
-            // This machine, whatever the list says.
+            // This machine is never proxied, whatever the list contains.
             for url in ["https://localhost", "https://127.1.2.3:5000", "https://[::1]:5000", "https://a.localhost"] {
                 assert_eq!(through(&url), None, "{list:?}: {url}");
             }

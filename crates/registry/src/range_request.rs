@@ -23,7 +23,7 @@ use crate::transport::{RegistryAnswer, next_chunk};
 /// An answer that delivers bytes.
 pub(crate) struct RangeBody {
     pub(crate) response: HttpResponse,
-    /// Bytes that come and are there already.
+    /// Bytes of the response that are present already.
     pub(crate) skip: u64,
     /// End in the blob of the bytes that it delivers.
     pub(crate) until: u64,
@@ -95,7 +95,7 @@ impl RangeRequest {
                 check_length(&answer, size)?;
                 let accepts = answer.response.headers().get(ACCEPT_RANGES);
                 let ranges = accepts.is_some_and(|a| a.as_bytes().eq_ignore_ascii_case(b"bytes"));
-                // It was asked for a range and does not do them, whatever it says.
+                // A range was requested and the host ignored it, whatever its headers announce.
                 (0, size, ranges && from == 0 && end.is_none())
             }
             StatusCode::PARTIAL_CONTENT => {

@@ -1,5 +1,5 @@
 //! Redaction: what errors and logs show of URLs and of foreign text. Every word that leaves this crate in an error or a
-//! log goes through here: queries and user information of URLs are cut, known secrets and things that look like tokens
+//! log is redacted here: queries and user information of URLs are cut, known secrets and texts with the form of tokens
 //! are replaced, control characters become spaces, and the length is limited.
 
 use base::lock::Mutex;
@@ -101,7 +101,7 @@ pub(crate) fn text(text: &str, max: usize) -> String {
     cap(&out, max)
 }
 
-/// Cleans one word: URLs lose user information and query, a JSON web token goes.
+/// Redacts one word: removes user information and query of a URL, and replaces a JSON web token.
 fn word(word: &str) -> String {
     let mut rest = word;
     let mut out = String::new();
@@ -133,7 +133,7 @@ fn word(word: &str) -> String {
             .find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '=')))
             .map_or(out.len(), |n| at + n);
         if end - at < 12 {
-            // Too short for one, and no reason not to look for the next.
+            // Too short for a token: continue with the next.
             from = end;
             continue;
         }
@@ -188,7 +188,7 @@ impl Secrets {
     pub(crate) fn scrub(&self, text: &str) -> String {
         let secrets = self.0.lock();
         let mut out = text.to_owned();
-        // A secret that contains another one goes first.
+        // A secret that contains another one is replaced first.
         let mut ordered: Vec<&Secret> = secrets.iter().collect();
         ordered.sort_by_key(|s| std::cmp::Reverse(s.expose().len()));
         for secret in ordered {

@@ -1,6 +1,6 @@
 //! [`RedirectTokens`]: the anonymous tokens of one pull for registries to which one host redirects, such as a name in front of
 //! another registry. Such a registry never sees the credential, nor anything else that belongs to the host; the token that it
-//! asks for goes to its origin alone. Called by `session`.
+//! requires is sent to its origin alone. Called by `session`.
 
 use std::collections::BTreeSet;
 

@@ -66,8 +66,8 @@ impl Repository {
         }
     }
 
-    /// The digest that the reference stands for, at the cost of a HEAD, which registries with a limit on pulls do not
-    /// count. `None`: the registry does not say, for whatever reason: [`resolve`](Self::resolve) then says more.
+    /// Returns the digest of the reference, at the cost of a HEAD, which registries with a limit on pulls do not
+    /// count. Returns `None` after any failure: [`resolve`](Self::resolve) then returns its reason.
     pub async fn probe(&self) -> Option<Digest> {
         let reference = &self.session.reference;
         match reference.digest() {
@@ -137,8 +137,8 @@ impl Repository {
         }
     }
 
-    /// Returns true if the registry says, to this session's credential, that the repository has this blob: usually one HEAD.
-    /// Any failure is a no; fetching the blob then says more.
+    /// Returns true if the registry confirms, for this session's credential, that the repository has this blob: usually one HEAD.
+    /// Returns false after any failure; a fetch of the blob then returns its reason.
     pub async fn has_blob(&self, descriptor: &Descriptor) -> bool {
         for host in self.session.order(false) {
             if self.session.has_blob_at(host, descriptor).await {
@@ -148,7 +148,7 @@ impl Repository {
         false
     }
 
-    /// Opens a blob. The answer's head is here when this returns, the rest comes by [`BlobStream::next`].
+    /// Opens a blob. The head of the response has arrived when this returns; [`BlobStream::next`] returns the rest.
     ///
     /// # Errors
     /// [`RegistryError`].
@@ -156,8 +156,8 @@ impl Repository {
         self.blob_from(descriptor, 0).await
     }
 
-    /// Opens a blob at a byte, for callers that have what comes before. A host that does no ranges is asked for all of
-    /// it.
+    /// Opens a blob at a byte, for callers that have the bytes before. A host without support for ranges is asked for the whole
+    /// blob.
     ///
     /// # Errors
     /// [`RegistryError`].
@@ -186,7 +186,7 @@ fn by_digest(digest: &Digest, size: Option<u64>) -> DocumentRequest<'_> {
     DocumentRequest { what: MANIFESTS, name: digest.to_string(), digest: Some(digest), size, by_tag: false }
 }
 
-/// A registry that says that there is nothing has answered.
+/// Returns `None` if the registry reports that the object is absent.
 fn absent(result: Result<Fetched, RegistryError>) -> Result<Option<Fetched>, RegistryError> {
     match result {
         Ok(fetched) => Ok(Some(fetched)),

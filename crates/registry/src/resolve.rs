@@ -1,7 +1,7 @@
 //! Addresses of names, for the connections of one host: to the registry itself, whose addresses are remembered so that
-//! it is known where an answer came from, and to targets that it sends us to, of whose addresses only those are used
-//! that [`crate::target`] allows. Since the connection is made with these very addresses, a name that resolves
-//! otherwise the second time gains nothing. `transport` makes both resolvers.
+//! the origin of an answer is known, and to the targets of its redirects, of whose addresses only those are used
+//! that [`crate::target`] allows. Since the connection is made with these very addresses, a second resolution with another
+//! result has no effect. `transport` makes both resolvers.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

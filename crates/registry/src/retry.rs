@@ -19,10 +19,10 @@ pub struct RetryPolicy {
     pub base_delay: Duration,
     /// The longest wait that we choose ourselves.
     pub max_delay: Duration,
-    /// The longest `Retry-After` that is waited for. A registry that asks for more is taken at its word: the error
-    /// comes at once and says for how long.
+    /// The longest `Retry-After` that is waited for. If a registry asks for more, the error
+    /// is returned at once and contains the time.
     pub max_retry_after: Duration,
-    /// How long nothing may come on a connection before it is given up.
+    /// Time without data after which a connection is given up.
     pub idle_timeout: Duration,
 }
 
@@ -40,7 +40,7 @@ impl Default for RetryPolicy {
 
 impl RetryPolicy {
     /// The wait after this many failures in a row (1 for the first): exponential, and of it a random part between half
-    /// and all, so that many nodes do not come back at once.
+    /// and all, so that many nodes do not return at once.
     pub(crate) fn delay(&self, failures: u32) -> Duration {
         let doubled = self.base_delay.saturating_mul(1_u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX));
         let whole = doubled.min(self.max_delay);
@@ -108,7 +108,7 @@ impl HostAttempts {
         self.order[self.at]
     }
 
-    /// Records that bytes came, which makes the budget of the present host whole again.
+    /// Records that bytes were received, which restores the budget of the present host.
     pub(crate) fn progressed(&mut self) {
         self.failures = 0;
     }
@@ -119,7 +119,7 @@ impl HostAttempts {
         let is_last = self.at + 1 == self.order.len();
         let budget = match is_last {
             true if cause.is_unreachable() => policy.attempts.min(UNREACHABLE_ATTEMPTS),
-            // One that says nothing may be about to fetch what it was asked for itself.
+            // A host that sends nothing may itself be fetching the content first.
             true => policy.attempts,
             // There is another host to ask: a second attempt for a brief failure, no more.
             false if cause.is_dead() => 1,
@@ -173,7 +173,7 @@ impl Cause {
         matches!(self, Self::Connect(_))
     }
 
-    /// Returns true if the host was not reached or said nothing, so that further requests would wait as long in vain.
+    /// Returns true if the host was not reached or did not answer, so that further requests would wait as long in vain.
     pub(crate) fn is_dead(&self) -> bool {
         self.is_unreachable() || matches!(self, Self::Idle { what: NO_ANSWER, .. })
     }

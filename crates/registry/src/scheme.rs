@@ -46,7 +46,7 @@ impl PullSession {
         }
         let base = &host.likelier.config.base;
         if is_of_scheme(base.scheme(), sent) {
-            // A failure says nothing of the scheme.
+            // A failure leaves the scheme unknown.
             host.scheme_known.store(sent.is_ok(), Ordering::Relaxed);
             return Ok(false);
         }

@@ -162,8 +162,8 @@ impl PullSession {
         HostLabel { name: &transport.name, upstream: transport.config.upstream }
     }
 
-    /// The hosts in the order in which they are asked: as configured, but those that failed in this session, or could
-    /// not be reached a moment ago, come last.
+    /// Returns the hosts in the order of requests: as configured, but hosts that failed in this session, or could
+    /// not be reached a moment ago, are last.
     pub(crate) fn order(&self, by_tag: bool) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.hosts.len())
             .filter(|i| {

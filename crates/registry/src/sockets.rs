@@ -1,5 +1,5 @@
 //! [`Sockets`]: how many sockets an HTTP client may have to an origin. A pool alone opens another socket whenever a request
-//! comes before the last one's socket is back, and whenever a transfer was given up whose socket is not closed yet; a registry
+//! is made before the last one's socket is returned, and whenever a transfer was given up whose socket is not closed yet; a registry
 //! that counts connections refuses those. Here a socket counts from before it is opened until it is closed, a transfer from its
 //! request until its body is dropped, and a socket is opened only while there are fewer sockets than transfers. So there are
 //! never more sockets than there were transfers at once, without a timer: a request that may open none gets the socket

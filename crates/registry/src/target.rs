@@ -1,6 +1,6 @@
 //! Where a registry may send us: to a token service that it names, and by redirects. A hostile one would name places
 //! that it cannot reach itself (this machine, the node's private network, a cloud's metadata service), and so these are
-//! reached only from registries that are there as well, or where an [`AllowedTarget`] says so. Pure. The one rule is in
+//! reached only from registries that are there as well, or where an [`AllowedTarget`] permits it. Pure. The one rule is in
 //! [`RedirectingRegistry`]: [`RedirectingRegistry::check`] judges the text of a URL before a request,
 //! [`RedirectingRegistry::choose`] the addresses of a name when the connection is made.
 
@@ -178,7 +178,7 @@ impl RedirectingRegistry<'_> {
 }
 
 /// Decides whether a registry of one class may send to an address of another: to its own class, and to public
-/// addresses. A registry on loopback may be the end of a tunnel, and so says no more about the network around than any
+/// addresses. A registry on loopback may be the end of a tunnel, and so proves no more about the local network than any
 /// other.
 fn fits(own: Class, to: Class) -> Result<(), &'static str> {
     match to {

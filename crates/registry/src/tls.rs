@@ -137,7 +137,7 @@ impl ResolvesClientCert for ClientCertificates {
 }
 
 /// Accepts the usual chains. In addition, accepts a server that shows one of the given certificates itself, although
-/// that certificate says that it is an authority: `openssl req -x509` makes such certificates, and Go's verifier takes
+/// that certificate is marked as an authority: `openssl req -x509` makes such certificates, and Go's verifier takes
 /// them. The owner of its key could as well sign a server's certificate with it, so this trusts no party that is not
 /// trusted already. Name, time and permitted uses of the key are checked.
 #[derive(Debug)]
@@ -164,7 +164,7 @@ impl ServerCertVerifier for OrConfiguredCertificate {
     ) -> Result<ServerCertVerified, rustls::Error> {
         match self.inner.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now) {
             Err(error) if is_authority_as_server(&error) && self.given.contains(end_entity) => {
-                // What would have been looked at next.
+                // The check that would have been next.
                 if !is_for_servers(end_entity) {
                     return Err(CertificateError::InvalidPurpose.into());
                 }

@@ -135,7 +135,7 @@ pub(crate) async fn fetch(
     take(answer, transport, secrets).await
 }
 
-/// Returns true if an answer to a POST says that the service may know GET alone: by its status, or by a redirect within its
+/// Returns true if an answer to a POST indicates that the service may support only GET: by its status, or by a redirect within its
 /// origin that turns a POST into a GET, and so would lose the form.
 fn is_without_oauth(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 400 | 401 | 404 | 405)
@@ -222,7 +222,7 @@ async fn take(answer: RegistryAnswer, transport: &Transport, secrets: &Secrets) 
     Ok(BearerToken { value, lifetime })
 }
 
-/// A token service that says no is about the credential; its other troubles are not those of the repository.
+/// Classifies a failure of a token service: a refusal concerns the credential, and other failures are not those of the repository.
 fn refusal(host: &str, cause: Cause) -> Cause {
     match cause {
         Cause::Status { status, message, retry_after, .. } => {

@@ -331,7 +331,7 @@ impl RegistryAnswer {
             return Err(too_large());
         }
         let mut out = BytesMut::new();
-        // A body that drips is given up as well, though something comes every now and then.
+        // A body that drips is given up as well, although some bytes arrive now and then.
         let all = idle.saturating_mul(4);
         let mut left = all;
         loop {
@@ -364,7 +364,7 @@ impl RegistryAnswer {
                 }
             }
         };
-        // An error body that does not come is not worth a wait.
+        // An error body that does not arrive is not worth a wait.
         let _ = tokio::time::timeout(Duration::from_secs(5), read).await;
         out.freeze()
     }
@@ -384,7 +384,7 @@ impl RegistryAnswer {
     }
 }
 
-/// The next piece of a body, which must come within `idle`.
+/// Returns the next piece of a body, which must arrive within `idle`.
 pub(crate) async fn next_chunk(response: &mut HttpResponse, idle: Duration) -> Result<Option<Bytes>, Cause> {
     match tokio::time::timeout(idle, response.chunk()).await {
         Ok(chunk) => chunk,

@@ -63,7 +63,7 @@ impl Repository {
             let mut target = location(&answer)?;
             target.query_pairs_mut().append_pair("digest", &digest.to_string());
             let answer = put(session, host, "uploads", target, &upload).await?;
-            // 201 by the specification. 202 would be an upload that goes on.
+            // 201 by the specification. 202 would be an upload that continues.
             if matches!(answer.status().as_u16(), 200 | 201 | 204) { Ok(()) } else { Err(no_success(answer).await) }
         })
         .await
@@ -165,9 +165,9 @@ async fn put(
     transport.send_to_named(ask).await
 }
 
-/// Returns the URL at which an upload goes on. A relative `Location` is relative to the URL that answered, which is another one
+/// Returns the URL at which an upload continues. A relative `Location` is relative to the URL that answered, which is another one
 /// than the host's after a redirect (RFC 9110, section 10.2.2). A registry behind a proxy that ends TLS may not know its own
-/// scheme: the one in which it was asked counts.
+/// scheme: that of the request counts.
 fn location(answer: &RegistryAnswer) -> Result<Url, Cause> {
     let at = &answer.url;
     let Some(text) = answer.response.headers().get(LOCATION) else {

@@ -48,7 +48,7 @@ impl fmt::Debug for BlobUpload {
 pub(crate) struct Upload {
     pub(crate) media_type: HeaderValue,
     content: BodyContent,
-    /// Bytes that went out.
+    /// Bytes that were sent.
     sent: Arc<AtomicU64>,
 }
 
@@ -83,8 +83,8 @@ impl Upload {
     }
 }
 
-/// Waits for an answer: without an upload for so long, with one as long as bytes go out, and for the registry's check of them.
-/// `None`: nothing came.
+/// Waits for an answer: without an upload for the idle timeout, with one while bytes are sent, and for the registry's check of them.
+/// Returns `None` if no answer arrived.
 pub(crate) async fn watched<T>(answer: impl Future<Output = T>, upload: Option<&Upload>, wait: Duration) -> Option<T> {
     let Some(upload) = upload else { return tokio::time::timeout(wait, answer).await.ok() };
     let mut answer = std::pin::pin!(answer);

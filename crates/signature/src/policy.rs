@@ -140,8 +140,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// The host by which scopes are looked up, of one in its normal form. `localhost` leads to port 443 and then to port 80, so
-/// that a rule for one of the three is one for all: else what is demanded of one would not be of the same registry by another.
+/// Returns the host by which scopes are found, for a host in its normal form. `localhost` is tried on port 443 and then on port 80, so
+/// a rule for one of the three applies to all: otherwise another name of the same registry would evade a demand.
 pub(crate) fn host_of_scopes(host: &str) -> &str {
     let bare = host.strip_suffix(":443").or_else(|| host.strip_suffix(":80"));
     match bare.filter(|_| oci::is_loopback_host(host)) {

@@ -180,7 +180,7 @@ impl<'de> Deserialize<'de> for Scopes {
     }
 }
 
-/// The scope with its host in the form by which scopes are looked up.
+/// Returns the scope with its host in the form by which scopes are found.
 fn normal_scope(scope: &str) -> Result<String, String> {
     check_scope(scope)?;
     if scope.is_empty() || scope.starts_with('*') {

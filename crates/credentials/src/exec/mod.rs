@@ -68,7 +68,7 @@ impl fmt::Debug for Providers {
 }
 
 impl Providers {
-    /// Reads `config` (a file, or a directory of them) and looks the programs up in `bin_dir`. Blocks on the disk.
+    /// Reads `config` (a file, or a directory of them) and finds the programs in `bin_dir`. Blocks on the disk.
     ///
     /// # Errors
     /// The configuration cannot be read or is not valid, or a program is missing.

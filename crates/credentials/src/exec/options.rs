@@ -16,8 +16,8 @@ use crate::{Requester, ServiceAccount};
 /// Returns the current time.
 pub type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
 
-/// Reads one YAML document (JSON is YAML) without repeated keys; the error is for people. An argument, because only
-/// the program knows YAML.
+/// Reads one YAML document (JSON is YAML) without repeated keys; the error is a message. An argument, because this
+/// crate has no YAML parser.
 pub type ParseYaml = Arc<dyn Fn(&str) -> Result<serde_json::Value, String> + Send + Sync>;
 
 /// How providers are run.
@@ -61,7 +61,7 @@ pub trait TokenSource: Send + Sync {
     ) -> BoxFuture<'a, Result<Secret, TokenError>>;
 }
 
-/// Why there is no token. The text is shown to people.
+/// The reason why there is no token. The text is shown to users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenError(pub String);

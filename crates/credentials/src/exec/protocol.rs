@@ -65,7 +65,7 @@ pub(super) enum CacheKeyType {
 pub(super) struct Response {
     /// `None` when it is none of the three.
     pub(super) cache_key_type: Option<CacheKeyType>,
-    /// `None` when it says nothing.
+    /// `None` if the response has none.
     pub(super) cache_duration: Option<GoDuration>,
     /// User name and password by pattern of images, sorted.
     pub(super) auth: BTreeMap<String, (String, Secret)>,

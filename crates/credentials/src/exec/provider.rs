@@ -28,7 +28,7 @@ use crate::{NodeSource, Requester, ServiceAccount, ServiceAccountCoordinates, So
 
 /// Credentials of one answer, by pattern of images.
 type ProvidedAuths = Arc<[(String, RegistryAuth)]>;
-/// Result of a run of the program; the error is a line for people.
+/// Result of a run of the program; the error is a one-line message.
 type RunResult = Result<ProvidedAuths, Arc<str>>;
 
 /// A provider.
@@ -86,7 +86,7 @@ impl Account<'_> {
     }
 }
 
-/// Use of a provider for one look-up.
+/// Use of a provider for one lookup.
 enum ProviderUse<'a> {
     /// The provider is not for this image, or not for this pod.
     No,
@@ -117,7 +117,7 @@ pub(super) enum CachedAnswer {
 }
 
 impl Provider {
-    /// The credentials for an image; none when the provider is not for it. The error is a line for people.
+    /// Returns the credentials for an image; none if the provider does not match it. The error is a one-line message.
     pub(super) async fn provide(
         self: &Arc<Self>,
         image: &str,
@@ -183,7 +183,7 @@ impl Provider {
         }
     }
 
-    /// Decides whether a look-up of `image` asks the provider, and for which service account.
+    /// Decides whether a lookup of `image` runs the provider, and for which service account.
     fn asked<'a>(&'a self, image: &str, requester: &'a Requester) -> ProviderUse<'a> {
         if !self.patterns.iter().any(|pattern| pattern.matches(image, self.path_match)) {
             return ProviderUse::No;
@@ -306,7 +306,7 @@ impl Provider {
         protocol::response(&ran.stdout, &self.api_version).map_err(|e| self.line(&e.to_string()))
     }
 
-    /// Checks an answer, and keeps it for as long as it says.
+    /// Checks a response, and caches it for its duration.
     fn accept(&self, response: &Response, question: &ProviderQuery) -> Result<ProvidedAuths, String> {
         let ProviderQuery { image, token, may_echo, account_key, .. } = question;
         if !may_echo && !token.is_empty() && response.auth.values().any(|(_, password)| password == token) {

@@ -17,7 +17,7 @@ const WITH_TOKENS: &str = API_VERSIONS[0];
 /// A credential for all pods of a service account, or for each token.
 pub(super) const CACHE_TYPES: [&str; 2] = ["ServiceAccount", "Token"];
 
-/// Every problem. `tokens` says that providers may use service account tokens at all.
+/// Returns every problem. `tokens` is true if providers may use service account tokens at all.
 pub(super) fn validate(config: &[ProviderConfig], tokens: bool) -> Vec<String> {
     let mut found = Vec::new();
     if config.is_empty() {

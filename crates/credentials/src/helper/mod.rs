@@ -17,7 +17,7 @@ use crate::process::{self, ProcessSpec};
 /// How helpers are run.
 #[derive(Clone)]
 pub struct HelperOptions {
-    /// The directories in which a helper is looked up, as in `PATH`. Without it there are no helpers.
+    /// The directories of helpers, as in `PATH`. Without it there are no helpers.
     pub path: Option<OsString>,
     /// Environment of the helper.
     pub environment: Vec<(OsString, OsString)>,

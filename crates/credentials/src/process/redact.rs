@@ -8,7 +8,7 @@ const SHOWN: usize = 512;
 const SCHEMES: [&str; 2] = ["bearer", "basic"];
 
 /// `text` in one line, at most [`SHOWN`] characters, without `secrets`, without what follows `Bearer` and `Basic`, and
-/// without signed tokens. `cut` says that `text` is the beginning of something longer.
+/// without signed tokens. `cut` is true if `text` is the beginning of a longer text.
 pub(super) fn one_line(text: &[u8], cut: bool, secrets: &[&str]) -> String {
     // The longest first: one secret may be a part of another.
     let mut secrets: Vec<&str> = secrets.iter().copied().filter(|s| !s.trim().is_empty()).collect();
@@ -86,7 +86,7 @@ mod tests {
         let shown = one_line(long.as_bytes(), false, &[]);
         assert_eq!(shown.chars().count(), SHOWN + 1);
         assert!(shown.ends_with('…'));
-        // The cut went through the secret.
+        // The cut is within the secret.
         assert_eq!(one_line(b"password swordf", true, &["swordfish"]), "passwo…");
         // Not even when the text before it shrinks a lot.
         let text = format!("{}swordf", "swordfish".repeat(100));

@@ -70,7 +70,7 @@ impl InitWalk<'_> {
         self.actions.init_to_start.push(start(index, container, reason));
     }
 
-    /// The container at `index` is done, or runs as a sidecar: the next one may come.
+    /// Continues after the container at `index`, which has succeeded or runs as a sidecar.
     fn advance(&mut self, index: usize) {
         if index + 1 == self.pod.spec.init_containers.len() {
             self.initialised = true;

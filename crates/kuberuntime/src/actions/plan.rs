@@ -72,7 +72,7 @@ impl PodActions {
         kill_pod.is_none() && !create_sandbox && lists == 0
     }
 
-    /// A runtime that was killed may bring back one that was taken for gone: there must not be two of them.
+    /// Kills all but the newest run: after a restart, a runtime may list a container again that was taken for removed.
     pub(super) fn kill_doubles(&mut self, container: &Container, kind: ContainerKind, observed: &ObservedPod) {
         for older in observed.runs(&container.name).skip(1).filter(|run| run.state == ContainerState::Running) {
             let message = format!("Container {} runs more than once", container.name);

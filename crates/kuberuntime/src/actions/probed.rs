@@ -1,4 +1,4 @@
-//! [`ProbeResults`]: what the probes of a pod's containers said last.
+//! [`ProbeResults`]: the last results of the probes of a pod's containers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 pub enum ProbeResult {
     /// All is well.
     Success,
-    /// The container failed the probe as often as its threshold says.
+    /// The failures in a row have reached the failure threshold.
     Failure,
     /// Nothing yet that counts.
     Unknown,
@@ -20,7 +20,7 @@ pub struct Probed {
     pub liveness: Option<ProbeResult>,
     /// Readiness: the container can serve.
     pub readiness: Option<ProbeResult>,
-    /// Startup: the container has come up.
+    /// Startup probe.
     pub startup: Option<ProbeResult>,
 }
 

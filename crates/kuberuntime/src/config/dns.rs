@@ -50,7 +50,7 @@ pub(crate) fn dns_config(pod: &Pod, node: &DnsConfig, cluster: &ClusterDns) -> D
     dns
 }
 
-/// The pod's own come behind; its options replace those of their names.
+/// Appends the pod's own settings. Its options replace options of the same name.
 fn append(dns: &mut DnsConfig, own: &PodDNSConfig) {
     add(&mut dns.servers, own.nameservers.as_deref().unwrap_or_default());
     add(&mut dns.searches, own.searches.as_deref().unwrap_or_default());

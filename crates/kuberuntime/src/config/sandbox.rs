@@ -31,7 +31,7 @@ pub(crate) struct SandboxInput {
 /// Name of a pod on the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PodHostname {
-    /// The first part, or all of it where the pod says so.
+    /// The first label of the name, or the whole name with `setHostnameAsFQDN`.
     pub hostname: String,
     /// Domain behind the host name; may be empty.
     pub domain: String,

@@ -1,6 +1,6 @@
 //! [`ContainerGc`]: the thin shell around [`select`](super::select::select), with its loop: a round at once, then on a timer and on
-//! request. One round at a time: containers, then sandboxes, then logs, each by lists of its own moment; what fails is
-//! reported, and the rest goes on.
+//! request. One round at a time: containers, then sandboxes, then logs, each from a new list. Failures are
+//! reported, and do not end the round.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -285,7 +285,7 @@ impl ContainerGc {
     }
 }
 
-/// How long a container gets to end: what its pod says, and not less than the least.
+/// Returns the grace period of a container: that of its pod, but at least the minimum.
 fn grace(container: &Container) -> Duration {
     let info = ContainerInfo::read(&container.labels, &container.annotations);
     let said = info.deletion_grace_period.or(info.termination_grace_period);

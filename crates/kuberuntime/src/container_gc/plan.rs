@@ -1,4 +1,4 @@
-//! [`ContainerPlan`]: the objects to remove and to keep, with the reason for each, for machines and for people; and
+//! [`ContainerPlan`]: the objects to remove and to keep, with the reason for each as a code and as text; and
 //! [`ContainerGcReport`], the objects that a round removed. Plain data.
 
 use std::time::Duration;
@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct ContainerPlan {
     /// Containers: those that go in their order, then the others.
     pub containers: Vec<GcRow>,
-    /// Sandboxes, judged as if the containers to remove were gone; in the same order.
+    /// Sandboxes, judged as if the containers to remove had been removed; in the same order.
     pub sandboxes: Vec<GcRow>,
     /// Directories in the pods' log directory; in the same order.
     pub log_directories: Vec<GcRow>,
@@ -122,13 +122,13 @@ pub enum KeepReason {
     /// A sandbox in which so many containers stay.
     #[error("{}", if *.0 == 1 { "a container is left in it".to_owned() } else { format!("{} containers are left in it", .0) })]
     HasContainers(usize),
-    /// The newest sandbox of a pod that is not gone.
+    /// The newest sandbox of a pod that still exists.
     #[error("it is the newest of its pod")]
     Newest,
     /// Not every source of pods is ready, so that a pod may only be late.
     #[error("which pods there should be is not known, or not yet")]
     SourcesNotReady,
-    /// A log directory whose pod is not gone, or has containers that run.
+    /// A log directory whose pod still exists, or has running containers.
     #[error("its pod is not gone")]
     PodMayLive,
     /// The log of a running container may be in rotation at this moment.

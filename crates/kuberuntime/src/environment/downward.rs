@@ -1,5 +1,5 @@
-//! The downward API: what a pod may know of itself. [`PodField`] and [`ContainerAmount`] are read from their texts (for
-//! validation as well) and resolved from facts that are handed in. Knows no volume and no variable.
+//! The downward API: fields and amounts of a pod for its own containers. [`PodField`] and [`ContainerAmount`] are read from their
+//! texts (for validation as well) and resolved from the pod and its [`PodContext`]. Knows no volume and no variable.
 
 use std::fmt::Write as _;
 

@@ -37,7 +37,7 @@ pub(super) async fn ask(
         Ok(output) => done(ProbeOutcome::Failure, shown(&output)),
         Err(error) if error.kind() == Kind::DeadlineExceeded => {
             if asked.elapsed() > timeout + RUNTIME_LATE {
-                // It is the runtime that is stuck: that says nothing about the container.
+                // The runtime is stuck, so the state of the container is unknown.
                 return done(ProbeOutcome::Unknown, format!("the runtime does not answer: {error}"));
             }
             done(

@@ -22,7 +22,7 @@ pub struct Handlers {
     runtime: Arc<dyn RuntimeService>,
 }
 
-/// Why a hook did not go well: the whole sentence, for the log. The event says no more than that it failed.
+/// Failure of a hook, as a whole sentence for the log. The event only reports that the hook failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct HookError(pub(crate) String);
@@ -90,8 +90,8 @@ impl Handlers {
         }
     }
 
-    /// Asks once, within the probe's own limit: the answer, and what was said, for people. Where the runtime does not take
-    /// the question, it is asked again at once, and not more than twice.
+    /// Runs a probe once, within its own timeout, and returns its outcome and output. If the runtime does not accept the call, it is
+    /// repeated at once, at most twice.
     pub(crate) async fn ask(&self, probe: &Probe, target: &HandlerTarget<'_>) -> (ProbeOutcome, String) {
         let timeout = Duration::from_secs(u64::from(probe.timeout_seconds.unwrap_or(1).max(1).unsigned_abs()));
         if let Some(exec) = &probe.exec {

@@ -33,7 +33,7 @@ pub(super) struct HostPort<'a> {
 }
 
 impl<'a> HostPort<'a> {
-    /// The host that is said, or the pod's address; the port by its number, by its name among the container's ports, or by
+    /// Returns the given host, or the pod's address, and the port: by its number, by its name among the container's ports, or by
     /// a number that was written as text.
     ///
     /// # Errors

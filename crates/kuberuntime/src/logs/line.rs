@@ -1,5 +1,5 @@
-//! A line of a log in CRI's format: `2026-11-21T18:55:37.123456789Z stdout F text`. `P` instead of `F` says that the
-//! line of the container goes on in the next one. Pure.
+//! A line of a log in CRI's format: `2026-11-21T18:55:37.123456789Z stdout F text`. `P` instead of `F` means that the
+//! line of the container continues in the next one. Pure.
 
 use jiff::Timestamp;
 

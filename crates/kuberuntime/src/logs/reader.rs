@@ -1,5 +1,5 @@
-//! [`LogReader`]: the output of a container. Reads a log with its rotated files, from the line on
-//! that is asked for, and follows it over rotations. It never waits: each [`LogReader::step`] writes what there is. Lines that
+//! [`LogReader`]: the output of a container. Reads a log with its rotated files, from the first
+//! requested line, and follows it over rotations. Never waits: each [`LogReader::step`] writes the available lines. Lines that
 //! are not in CRI's format are left out: no runtime wrote them. Blocks; callers keep it off the async threads.
 
 use std::collections::VecDeque;
@@ -24,20 +24,20 @@ const MOST_TRIES: usize = 5;
 /// Selection of lines of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogOptions {
-    /// Only so many lines, the last ones.
+    /// Maximum number of lines, counted from the end.
     pub tail: Option<u64>,
-    /// Nothing that is older.
+    /// Time of the oldest line.
     pub since: Option<Timestamp>,
-    /// Each line begins with its time.
+    /// True if each line begins with its time.
     pub timestamps: bool,
-    /// No more bytes than that.
+    /// Maximum number of bytes.
     pub limit_bytes: Option<u64>,
 }
 
 /// Result of [`LogReader::step`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogStep {
-    /// Everything that there is was written; more may come.
+    /// All available lines were written; more may follow.
     UpToDate,
     /// No more bytes are wanted.
     Full,
@@ -51,7 +51,7 @@ pub struct LogReader {
     /// The directory of the log, which no link takes the place of once it is open.
     directory: OpenDirectory,
     options: LogOptions,
-    /// Files that come after the one that is read.
+    /// Files after the one that is read.
     ahead: VecDeque<LogSegment>,
     now: Option<LogSegment>,
     /// The beginning of a line, or of its next part, whose end was not written yet.

@@ -22,25 +22,25 @@ use crate::config::{container_log_path, pod_log_directory_name};
 use crate::labels::{CONTAINERS, ContainerInfo, PodOwner};
 use crate::volumes::place::OpenDirectory;
 
-/// How logs are rotated.
+/// Options of the rotation.
 #[derive(Clone)]
 pub struct LogRotationOptions {
-    /// Below it, one directory for each pod.
+    /// Directory with one directory for each pod.
     pub pods: PathBuf,
     /// Size in bytes from which a log is rotated.
     pub max_size: u64,
-    /// How many files of one log there are, with the one that is written: at least two.
+    /// Maximum number of files of one log, with the current one: at least two.
     pub max_files: usize,
-    /// How many logs are rotated at the same time.
+    /// Number of logs that are rotated at the same time.
     pub workers: usize,
     /// Time between two rounds.
     pub interval: Duration,
-    /// The time of day: it is in the names of files.
+    /// The time of day, for the names of files.
     pub wall_clock: WallClock,
 }
 
 impl LogRotationOptions {
-    /// The kubelet's defaults.
+    /// Returns the kubelet's defaults.
     #[must_use]
     pub fn new(pods: PathBuf, wall_clock: WallClock) -> Self {
         let interval = Duration::from_secs(10);
@@ -53,9 +53,9 @@ impl LogRotationOptions {
 pub struct RotationReport {
     /// IDs of containers whose logs were rotated.
     pub rotated: Vec<String>,
-    /// Ids of containers whose logs were missing, and that the runtime created again.
+    /// IDs of containers whose logs were missing, and were created again by the runtime.
     pub reopened: Vec<String>,
-    /// Failures, for people.
+    /// Failures, one line each.
     pub errors: Vec<String>,
 }
 

@@ -216,7 +216,7 @@ impl Pod {
     }
 }
 
-/// The text, if it says something.
+/// Returns the text, if it is not empty.
 fn set(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }

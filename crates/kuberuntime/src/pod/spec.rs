@@ -110,7 +110,7 @@ pub struct Container {
     pub liveness_probe: Option<Probe>,
     /// Readiness probe: succeeds while the container can serve.
     pub readiness_probe: Option<Probe>,
-    /// Startup probe: succeeds once the container has come up.
+    /// Startup probe: succeeds once the container has started.
     pub startup_probe: Option<Probe>,
     /// Hooks after the start and before the stop.
     pub lifecycle: Lifecycle,

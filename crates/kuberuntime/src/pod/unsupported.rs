@@ -20,7 +20,7 @@ const WORKLOAD: &str = "pods of this node belong to no workload";
 const LINUX: &str = "this node runs Linux";
 
 /// Fields without a meaning on one node: the placement of the pod and its cost there are decided already, volumes are made for
-/// each pod, and pods are not resized in place. What was observed elsewhere says nothing about this node.
+/// each pod, and pods are not resized in place. Observations of other components do not concern this node.
 const IGNORED: [&str; 20] = [
     "apiVersion",
     "kind",

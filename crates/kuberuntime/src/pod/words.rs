@@ -41,7 +41,7 @@ pub trait Word: Copy + 'static {
     /// The set, by its texts.
     const ALL: &'static [(&'static str, Self)];
 
-    /// Returns the word of this text. `None` for an empty text, which says nothing, and for one that is not in the set.
+    /// Returns the word of this text, or `None` for an empty or unknown one.
     fn of(text: Option<&str>) -> Option<Self> {
         let text = text?;
         Self::ALL.iter().find(|(word, _)| *word == text).map(|(_, word)| *word)

@@ -1,5 +1,5 @@
-//! Connections to a host and a port, what is said when there is none, and [`tcp`], the probe that only connects. Called by all
-//! that ask.
+//! Connections to a host and a port, the messages of failures, and [`tcp`], the probe that only connects. Called by all other
+//! probes.
 
 use std::io;
 use std::net::IpAddr;
@@ -51,7 +51,7 @@ pub(crate) fn plain(error: &io::Error) -> String {
     }
 }
 
-/// Checks that a port takes connections: connects, says nothing, and closes the connection.
+/// Checks that a port accepts connections: connects, and closes the connection without sending anything.
 pub async fn tcp(host: &str, port: u16, timeout: Duration) -> ProbeReply {
     match tokio::time::timeout(timeout, dial(host, port)).await {
         Ok(Ok(_connection)) => ProbeReply::success(""),

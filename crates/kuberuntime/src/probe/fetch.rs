@@ -49,7 +49,7 @@ pub async fn fetch(
     fetch_trusting(config, url, headers, limit, timeout).await
 }
 
-/// The same, with authorities that are said.
+/// Fetches a URL like [`fetch`], and trusts only the given authorities.
 pub(crate) async fn fetch_trusting(
     config: Arc<ClientConfig>,
     url: &str,

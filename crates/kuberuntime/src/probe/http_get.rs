@@ -26,7 +26,7 @@ pub struct HttpGet<'a> {
     pub port: u16,
     /// Path, with a query if there is one.
     pub path: &'a str,
-    /// Headers. `Host` says another one than `host`; an empty `Accept` or `User-Agent` is not sent at all.
+    /// Headers. `Host` replaces that of `host`; an empty `Accept` or `User-Agent` is not sent at all.
     pub headers: &'a [(&'a str, &'a str)],
     /// Purpose of the request, for `User-Agent`: `probe` or `lifecycle`.
     pub purpose: &'a str,

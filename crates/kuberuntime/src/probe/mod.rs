@@ -32,7 +32,7 @@ pub enum ProbeOutcome {
     Unknown,
 }
 
-/// An answer, with what was said, for people.
+/// Result of a probe, with its output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProbeReply {
     /// Outcome of the question.

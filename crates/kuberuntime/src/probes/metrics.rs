@@ -1,4 +1,4 @@
-//! [`ProbeMetrics`]: how often probes are asked, what they said and how long that took, under the kubelet's names and
+//! [`ProbeMetrics`]: counts, results and durations of probes, under the kubelet's names and
 //! labels. The series of a pod are removed with it. The owner of a registry calls [`ProbeMetrics::register`].
 
 use std::sync::Arc;

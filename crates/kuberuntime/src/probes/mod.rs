@@ -49,7 +49,7 @@ struct ProbeContext {
     metrics: Arc<ProbeMetrics>,
     began: Instant,
     stop: CancellationToken,
-    /// Guards what is known of pods, what their probes said, and the tokens of those who ask.
+    /// Guards the known pods, the results of their probes, and the tokens of running probe tasks.
     pods: Mutex<ProbedPods>,
 }
 

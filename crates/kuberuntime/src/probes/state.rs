@@ -216,7 +216,7 @@ impl ProbedPods {
                 Some(probe) => {
                     let state = run.probes.entry(kind).or_insert_with(|| ProbeState::new(kind, probe));
                     if state.probe != *probe {
-                        // What was said stays; from now on it is asked as it says now.
+                        // The last result is kept; the new definition applies from now on.
                         (state.probe, state.asking) = (probe.clone(), None);
                     }
                 }

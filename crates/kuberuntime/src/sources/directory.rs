@@ -364,7 +364,7 @@ fn is_swap(name: &OsStr) -> bool {
     extension.is_some_and(|extension| matches!(extension, "swp" | "swx" | "swo"))
 }
 
-/// Reads a file. Returns its mode as well if it holds a secret and everybody can read it.
+/// Reads a file. Returns its mode as well if it holds a Secret and is readable by every user.
 fn read_one(
     reader: &ManifestReader,
     path: &Path,

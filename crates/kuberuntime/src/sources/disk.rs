@@ -17,15 +17,15 @@ use super::files::ListedFile;
 use super::inotify::Watcher;
 use super::options::MAX_MANIFEST;
 
-/// A file that was last written longer ago than this has rested. Some file systems count in whole seconds.
+/// Age of the last write from which a file counts as complete. Some file systems count in whole seconds.
 const RESTED: Duration = Duration::from_secs(2);
 
 /// The watches of one path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Watches {
-    /// Of the path, where it is a directory.
+    /// Watch of the path, if that is a directory.
     pub(super) own: Option<i32>,
-    /// Of the directory in which it is.
+    /// Watch of the parent directory.
     pub(super) parent: Option<i32>,
 }
 
@@ -36,11 +36,11 @@ pub(super) struct Listing {
     pub(super) is_directory: Option<bool>,
     /// The device of the directory.
     pub(super) device: Option<u64>,
-    /// The files by name; one that stands for itself has none. A path that is absent is an error, since its content is unknown.
+    /// The files by name, which is empty for a single file. An absent path is an error, since its content is unknown.
     pub(super) files: io::Result<BTreeMap<OsString, ListedFile>>,
 }
 
-/// Watches what is at `path`, and then lists it.
+/// Watches `path`, and then lists it.
 pub(super) fn list(path: &Path, watcher: Option<&Watcher>, before: Watches, now: Timestamp) -> Listing {
     let mut watches = Watches::default();
     if let Some(watcher) = watcher {
@@ -64,8 +64,8 @@ pub(super) fn list(path: &Path, watcher: Option<&Watcher>, before: Watches, now:
     Listing { watches, is_directory, device, files }
 }
 
-/// Returns true if a file that is absent from the directory at `path` was removed from it: the directory can be read, and is on the device on which its
-/// files were.
+/// Returns true if a file that is absent from the directory at `path` was removed from it: the directory can be read, and is on the
+/// device on which its files were.
 pub(super) fn absence_is_certain(path: &Path, device: Option<u64>) -> bool {
     let directory = std::fs::metadata(path).ok().filter(Metadata::is_dir);
     directory.is_some_and(|directory| device.is_none_or(|device| directory.dev() == device))
@@ -91,12 +91,12 @@ fn entries(directory: &Path, now: Timestamp) -> io::Result<BTreeMap<OsString, Li
     Ok(files)
 }
 
-/// Returns true for names that are ignored: temporary files, and the machinery of a mounted volume.
+/// Returns true for ignored names: temporary files, and the links and directories of a mounted volume.
 pub(super) fn is_hidden(name: &OsStr) -> bool {
     name.as_bytes().starts_with(b".")
 }
 
-/// The path of a file of a list.
+/// Returns the path of a listed file.
 pub(super) fn path_of(path: &Path, name: &OsStr) -> PathBuf {
     if name.is_empty() { path.to_owned() } else { path.join(name) }
 }
@@ -108,16 +108,16 @@ fn listed(metadata: &Metadata, now: Timestamp) -> ListedFile {
     ListedFile { ident: FileIdentity::from(metadata), rested }
 }
 
-/// Returns true if everybody can enter the directory of a file: otherwise the file's own permissions do not matter.
+/// Returns true if every user can enter the directory of a file. Otherwise the file's own permissions do not matter.
 pub(super) fn is_open(path: &Path) -> bool {
     path.parent().and_then(|parent| std::fs::metadata(parent).ok()).is_none_or(|metadata| metadata.mode() & 0o001 != 0)
 }
 
 /// Result of reading a file.
 pub(super) enum FileContent {
-    /// Content of the file, and its mode if everybody can read it.
+    /// Content of the file, and its mode if every user can read it.
     Read(FileIdentity, Vec<u8>, Option<u32>),
-    /// Why it cannot be used.
+    /// The reason why the file cannot be used.
     Unusable(Option<FileIdentity>, String),
     Absent,
     Directory,
@@ -127,7 +127,7 @@ pub(super) fn read(path: &Path) -> FileContent {
     for _ in 0..3 {
         match read_once(path) {
             Ok(Some(text)) => return text,
-            // It changed meanwhile.
+            // The file changed meanwhile.
             Ok(None) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return match std::fs::symlink_metadata(path) {

@@ -3,8 +3,8 @@
 //! counts as removed. Reads nothing, knows no clock and no manifest. Called by [`super::directory`].
 //!
 //! A file is read when no process is writing it: at its `CLOSE_WRITE`, or when it was moved in. The result of a read
-//! counts only if nothing happened to the file meanwhile: the reader drains the events before it hands in the result. A
-//! file that was never seen being written but looks new or changed is read once it has rested.
+//! counts only if nothing happened to the file meanwhile: the reader drains the events before it reports the result. A
+//! file that is new or changed, but was not seen being written, is read once it has rested.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

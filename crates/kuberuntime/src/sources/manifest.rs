@@ -75,12 +75,12 @@ pub(super) enum ExpectedObjects {
 pub(super) struct ManifestReader {
     pub(super) options: SourceOptions,
     pub(super) expected: ExpectedObjects,
-    /// True if a manifest may have nothing that is taken. Where manifests come and go, one is rather mistaken than meant so.
+    /// True if a manifest may have no expected objects. In a watched source, an empty manifest is more likely a mistake.
     pub(super) may_be_empty: bool,
 }
 
 impl ManifestReader {
-    /// Reads a manifest. `shown` is its origin for people; `previous` is its last valid content, of which unchanged
+    /// Reads a manifest. `shown` is its origin for messages; `previous` is its last valid content, of which unchanged
     /// objects are kept as they are.
     pub(super) fn read(
         &self,

@@ -22,7 +22,7 @@ pub struct Once(SourceManifest);
 pub struct OnceError {
     /// Path, or `standard input`.
     pub origin: String,
-    /// Why, for people.
+    /// Reason for the refusal.
     pub reason: String,
 }
 

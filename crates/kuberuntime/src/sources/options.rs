@@ -1,5 +1,5 @@
-//! [`SourceOptions`]: what reading manifests needs, with the kubelet's times; and [`Fetch`], how an address is asked: over HTTP
-//! by [`probe`], or by whatever a test hands in.
+//! [`SourceOptions`]: the options of reading manifests, with the kubelet's times; and [`Fetch`], the function that requests a URL:
+//! that of [`probe`], or one of a test.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// The largest manifest that is read, as in the kubelet.
 pub const MAX_MANIFEST: usize = 10 << 20;
 
-/// Reads the documents of a text, YAML or JSON, those that are empty left out. The error is for people.
+/// Parses the documents of a YAML or JSON text, without empty ones. The error is a message.
 pub type Parse = Arc<dyn Fn(&[u8]) -> Result<Vec<Value>, String> + Send + Sync>;
 
 /// Options for reading manifests.
@@ -26,7 +26,7 @@ pub struct SourceOptions {
     pub fetch: Fetch,
     /// Where events of pods that are not valid go.
     pub events: Arc<dyn EventRecorder>,
-    /// The time of day, for the annotation that says when a pod was first seen, and for how old files are.
+    /// The time of day, for the annotation with the time at which a pod was first seen, and for the age of files.
     pub wall_clock: WallClock,
     /// How often directories are listed, whatever events arrived.
     pub file_check: Duration,
@@ -90,7 +90,7 @@ impl fmt::Debug for FetchRequest {
     }
 }
 
-/// Fetches the body of an answer of status 200; the error is for people, and shows no header.
+/// Fetches the body of a response with status 200. The error is a message, and shows no header.
 pub type Fetch = Arc<dyn Fn(FetchRequest) -> BoxFuture<'static, Result<Vec<u8>, String>> + Send + Sync>;
 
 /// Fetches over HTTP and HTTPS, with the server's certificate checked.

@@ -18,7 +18,7 @@ pub(super) struct SourceView {
     pub(super) unread: Option<String>,
     /// True for the pods of an API server.
     pub(super) is_cluster: bool,
-    /// Problem of the source as a whole, with the source's name for people.
+    /// Problem of the source as a whole, with the source's display name.
     pub(super) problem: Option<(String, ManifestProblem)>,
     pub(super) manifests: Vec<SourceManifest>,
 }
@@ -61,14 +61,14 @@ pub struct DesiredPods {
 }
 
 impl DesiredPods {
-    /// Returns true if it is not known which pods come from this origin now: its manifest is held, or its source cannot be read.
+    /// Returns true if the pods of this origin are unknown now: its manifest is held, or its source cannot be read.
     #[must_use]
     pub fn holds(&self, origin: &str) -> bool {
         let below = |source: &String| Path::new(origin).starts_with(source);
         self.held.contains(origin) || self.unread.iter().any(below)
     }
 
-    /// Returns true if every source has been read that a pod of this origin may come from.
+    /// Returns true if every source that may have a pod of this origin has been read.
     #[must_use]
     pub fn is_ready_for(&self, origin: &str) -> bool {
         let cluster = self.cluster_ready.filter(|_| origin == API_SOURCE);
@@ -83,6 +83,6 @@ pub struct RefusedManifest {
     pub origin: String,
     /// Namespace and name of the pod, where they are known.
     pub pod: Option<String>,
-    /// Why, for people.
+    /// Reason for the refusal.
     pub reason: String,
 }

@@ -30,7 +30,7 @@ pub struct PodStatus {
     pub phase: Phase,
     /// Conditions, each type once.
     pub conditions: Vec<PodCondition>,
-    /// Why it ended, for people.
+    /// Message about the end.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// Why it ended, in one word.
@@ -97,7 +97,7 @@ pub struct PodCondition {
     /// Why not, in one word.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Why not, for people.
+    /// Message about the status.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
@@ -125,7 +125,7 @@ pub struct ContainerStatus {
     /// `containerd://…`.
     #[serde(rename = "containerID", skip_serializing_if = "String::is_empty")]
     pub container_id: String,
-    /// True if the container has come up.
+    /// True if the container has started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started: Option<bool>,
 }

@@ -54,7 +54,7 @@ pub(super) fn conditions(
         .collect()
 }
 
-/// The node has ended the pod, which could have gone on elsewhere.
+/// Returns the condition of a pod that the node has ended and that could have kept running on another one.
 fn disrupted(input: &StatusInput<'_>) -> Option<(&'static str, ConditionState)> {
     let end = input.ended.filter(|end| end.reason == "Evicted")?;
     let finding = ConditionState { message: end.message.clone(), ..ConditionState::yes("TerminationByKubelet") };

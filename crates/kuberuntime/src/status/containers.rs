@@ -32,7 +32,7 @@ fn status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -
     let before = input.previous.and_then(|previous| of(previous, kind, &container.name));
     let mut runs = input.observed.runs(&container.name);
     let mut status = match runs.next() {
-        // An init container of an earlier sandbox has its turn still to come.
+        // An init container of an earlier sandbox must run again.
         Some(run) if kind == ContainerKind::Init && input.observed.latest_in_sandbox(&run.name).is_none() => {
             ContainerStatus {
                 restart_count: run.restart_count(),
@@ -153,7 +153,7 @@ fn turn(input: &StatusInput<'_>) -> Waiting {
 }
 
 /// Shows the reason of a container that should be started and could not be; its previous end becomes its last state. A
-/// container that should be started and has not failed keeps its state, which says more.
+/// container that should be started and has not failed keeps its state, which is more specific.
 fn wait_for_start(input: &StatusInput<'_>, kind: ContainerKind, container: &Container, status: &mut ContainerStatus) {
     let is_done = kind == ContainerKind::Init
         && !container.is_sidecar()
@@ -172,7 +172,7 @@ fn wait_for_start(input: &StatusInput<'_>, kind: ContainerKind, container: &Cont
     status.state = ContainerState::Waiting(why.clone());
 }
 
-/// A container that runs while its hook after the start does has not come up yet.
+/// Shows a container as waiting while its postStart hook runs.
 fn wait_for_hook(input: &StatusInput<'_>, status: &mut ContainerStatus) {
     let why = input.waiting.get(&status.name).filter(|why| why.reason == CONTAINER_CREATING);
     if let (true, Some(why)) = (status.state.is_running(), why) {
@@ -180,7 +180,7 @@ fn wait_for_hook(input: &StatusInput<'_>, status: &mut ContainerStatus) {
     }
 }
 
-/// Returns whether the container has come up, and whether it can serve.
+/// Returns whether the container has started, and whether it is ready.
 fn readiness(input: &StatusInput<'_>, kind: ContainerKind, container: &Container, status: &mut ContainerStatus) {
     let running = status.state.is_running();
     let latest = input.observed.latest(&container.name);

@@ -18,7 +18,7 @@ pub struct StatusInput<'a> {
     pub observed: &'a ObservedPod,
     /// Last results of the probes, by container id.
     pub probes: &'a ProbeResults,
-    /// Why containers could not be started when it was last tried, by their names. A start that went well removes its
+    /// Reasons of the last failed starts, by container. A successful start removes its
     /// entry.
     pub waiting: &'a BTreeMap<String, Waiting>,
     /// Why the pod as a whole was ended, if it was.

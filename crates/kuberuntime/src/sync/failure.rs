@@ -9,13 +9,13 @@ use image_manager::EnsureImageError;
 pub(super) enum Halt {
     /// A stop was requested.
     Stopped,
-    /// A step failed, with the reason for people.
+    /// A step failed, with the message.
     Failed(String),
 }
 
 pub(super) type SyncStep<T = ()> = Result<T, Halt>;
 
-/// By this a runtime says that it could not mount an image volume.
+/// Prefix of the runtime's error if it could not mount an image volume.
 pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
 
 /// Why a container was not started.
@@ -78,7 +78,7 @@ pub(crate) struct PodRuntimeError {
     pub source: cri_api::Error,
 }
 
-/// Takes the error that an object is absent for success: then there is nothing to stop or to remove.
+/// Treats the error that an object is absent as success: there is nothing to stop or to remove.
 pub(super) fn ignore_not_found(result: cri_api::Result<()>) -> cri_api::Result<()> {
     match result {
         Err(error) if error.kind() == Kind::NotFound => Ok(()),

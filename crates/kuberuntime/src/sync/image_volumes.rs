@@ -12,7 +12,7 @@ use crate::pod::{Container, ImageRole, Pod, PodImage};
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum ImageVolumeSupport {
     Yes,
-    /// And who says so.
+    /// Not supported by the runtime of this name and version.
     No(String),
     /// Unknown: the container has to show the mount.
     NotKnown,

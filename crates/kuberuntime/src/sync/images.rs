@@ -124,7 +124,7 @@ impl PodSync<'_> {
         needed.into_iter().map(|(_, image)| image).collect()
     }
 
-    /// Containers whose turn is still to come.
+    /// Returns the containers that start later.
     fn later(&self, actions: &PodActions) -> BTreeSet<&str> {
         let (pod, spec) = (self.pod, &self.pod.spec);
         let anew = actions.create_sandbox;

@@ -1,7 +1,7 @@
 //! Ends of pods. Each container is ended within its grace period: the event `Killing`, the preStop hook, its turn among
 //! the containers of the pod, then the runtime's stop with the remaining time. Of a pod, all containers are ended and
 //! then its sandboxes. Then the resources of the pod are removed: volumes, logs and the links to them. Absent objects
-//! are no error. A failure is reported and the rest goes on, but nothing is removed that something left may use. Called
+//! are no error. A failure is reported and the rest continues, but nothing is removed that remaining objects may use. Called
 //! by the syncs and by the ends of pods.
 
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ async fn kill(
             }
         }
     }
-    // When the time is over it is everybody's turn.
+    // After the grace period all containers end at once.
     let _ = timeout(grace.saturating_sub(begun.elapsed()), turns.before(victim.step)).await;
     let took = i64::try_from(begun.elapsed().as_secs()).unwrap_or(i64::MAX);
     let left = after_hook(victim.grace, took);

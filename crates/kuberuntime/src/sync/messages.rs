@@ -26,7 +26,7 @@ const READ_OF_LOG: u64 = 64 * 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MessageSource {
     file: Option<MessageFile>,
-    /// Asked where the file says nothing.
+    /// The log, which is read if the file is empty.
     log: Option<LogLocation>,
 }
 

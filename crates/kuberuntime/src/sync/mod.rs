@@ -1,5 +1,5 @@
 //! [`PodRuntime`]: observes a pod, performs the actions of `compute_pod_actions` in the kubelet's order, ends pods and
-//! removes them. It holds no pod and no schedule: a worker calls it, one call at a time for each pod. State that it
+//! removes them. Holds no pod and no schedule: a worker makes one call at a time for each pod. State that it
 //! keeps between two calls (delays of restarts, images that are pulled ahead of their turn, hooks that were run) may be
 //! lost at any moment; only the state in the runtime counts.
 
@@ -31,8 +31,8 @@ pub use runtime::PodRuntime;
 pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
 
 impl PodRuntime {
-    /// Does what the pod needs done. When `stop` is cancelled it waits for no image, no hook and no container to end,
-    /// and begins no further step; calls of the runtime that make or start something and have begun are waited for.
+    /// Performs the actions of a pod. After `stop` is cancelled it waits for no image, no hook and no container to end,
+    /// and begins no further step; it only waits for calls of the runtime that create or start something.
     /// `report_start` is called with the outcome of each start as soon as it is known.
     pub(crate) async fn sync_pod(
         &self,

@@ -32,23 +32,23 @@ pub(super) struct PodSync<'a> {
     /// Empty until the first step, as the credentials are.
     pub(super) documents: Documents,
     pub(super) credentials: PodCredentials,
-    /// The image refs of image volumes, or why there is none, by the names of volumes; as far as anybody asked.
+    /// The image references of image volumes, or the failures, by volume; only those that were requested so far.
     pub(super) image_volumes: BTreeMap<String, Result<String, StartFailure>>,
-    /// Guards for how long images were waited for.
+    /// Guards the time spent waiting for images.
     pub(super) waited_for_images: Mutex<Duration>,
     pub(super) report_start: StartReporter<'a>,
     pub(super) stop: &'a CancellationToken,
 }
 
-/// A sandbox that is there.
+/// A sandbox that is ready.
 #[derive(Clone, Debug)]
 pub(super) struct ReadySandbox {
     pub(super) id: String,
-    /// Config that the sandbox was made from.
+    /// Config of the sandbox.
     pub(super) config: PodSandboxConfig,
     /// Host name of the pod.
     pub(super) hostname: PodHostname,
-    /// Addresses of the pod; those of the node where it shares its network.
+    /// Addresses of the pod; those of the node for a pod on the node's network.
     pub(super) ips: Vec<String>,
 }
 
@@ -109,18 +109,18 @@ impl<'a> PodSync<'a> {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SyncReport {
-    /// Actions that were to be done.
+    /// Actions of this sync.
     pub actions: PodActions,
     /// Outcomes of starts, by container: `None` for a success, otherwise the reason of the waiting state. Containers
     /// whose start was not tried are absent.
     pub starts: BTreeMap<String, Option<Waiting>>,
-    /// When the first container that waits out its back-off may be started.
+    /// Time at which the first container in back-off may be started.
     pub retry_at: Option<Timestamp>,
-    /// The runtime's network is not ready.
+    /// True if the runtime's network is not ready.
     pub network_not_ready: bool,
-    /// How long it waited for images.
+    /// Time spent waiting for images.
     pub waited_for_images: std::time::Duration,
-    /// Failures, for people; empty after a success.
+    /// Failures; empty after a success.
     pub errors: Vec<String>,
     /// True if a stop was requested before the sync was done.
     pub cancelled: bool,

@@ -27,7 +27,7 @@ use crate::volumes::Volumes;
 pub struct PodRuntime {
     pub(super) parts: PodRuntimeParts,
     pub(super) metrics: Arc<PodMetrics>,
-    /// Images that come ahead of their turn.
+    /// Images that are pulled ahead of their use.
     pub(super) prefetch: Prefetch,
     /// Guards the delays of restarts, by the uids of pods.
     pub(super) backoff: Mutex<HashMap<String, RestartBackoff>>,

@@ -12,7 +12,7 @@ use super::pod_sync::{PodSync, ReadySandbox};
 use crate::config::{self, PodHostname, SandboxInput};
 use crate::events::PodEvent;
 
-/// The condition that says whether pods get a network.
+/// Condition of the runtime that is true if pods get a network.
 const NETWORK_READY: &str = "NetworkReady";
 
 impl PodSync<'_> {

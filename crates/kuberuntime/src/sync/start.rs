@@ -67,7 +67,7 @@ impl PodSync<'_> {
         }
     }
 
-    /// Returns true if the container has to wait because it keeps ending.
+    /// Returns true if the container is in back-off after repeated ends.
     fn waits(&mut self, kind: ContainerKind, container: &Container) -> bool {
         let node = &self.pod_runtime.parts().node;
         let now = (node.wall_clock)();
@@ -129,14 +129,14 @@ impl PodSync<'_> {
         }
     }
 
-    /// The id of a container that runs: an ephemeral one is to see its processes.
+    /// Returns the ID of a running container, whose processes an ephemeral container sees.
     fn running(&self, name: &str) -> Result<String, StartFailure> {
         let run = self.observed.latest(name).filter(|run| run.state == ContainerState::Running);
         run.map(|run| run.id.clone())
             .ok_or_else(|| StartFailure::config(format!("unable to find target container {name}")))
     }
 
-    /// Input of the container's config, except for its number and its mounts.
+    /// Returns the input of the container's config, without its number and mounts.
     fn input(
         &self,
         start: ContainerStart<'_>,
@@ -166,8 +166,8 @@ impl PodSync<'_> {
         })
     }
 
-    /// Returns how many runs were before this one. A run that was created and never started is removed, and gives its
-    /// number back. Where the runtime shows none, the numbers of logs show the earlier runs.
+    /// Returns the number of earlier runs. A run that was created and never started is removed, and its
+    /// number is used again. If the runtime lists no runs, the numbers of logs show the earlier ones.
     async fn number(&self, container: &Container) -> StartResult<u32> {
         match self.observed.latest(&container.name) {
             Some(run) if run.state == ContainerState::Created => match self.remove(&run.name, &run.id).await {
@@ -189,8 +189,8 @@ impl PodSync<'_> {
         PathBuf::from(config::pod_log_directory(pods, self.pod)).join(container)
     }
 
-    /// Makes it. A number that the runtime holds back, though it shows no container that has it, is passed over once: what
-    /// has it may never be finished.
+    /// Creates the container. A name that the runtime has reserved without listing its container is skipped once, because the
+    /// reservation may never end.
     async fn create(
         &self,
         start: ContainerStart<'_>,
@@ -260,7 +260,7 @@ impl PodSync<'_> {
         Ok(handler.is_some_and(|handler| handler.features.recursive_read_only_mounts))
     }
 
-    /// Starts it. Where only the answer was lost it runs all the same.
+    /// Starts the container. If only the answer was lost, the container runs nevertheless.
     async fn begin(&self, start: ContainerStart<'_>, id: &str, number: u32) -> StartResult {
         let ContainerStart { kind, container, .. } = start;
         let runtime = &self.pod_runtime.parts().runtime;
@@ -285,7 +285,7 @@ impl PodSync<'_> {
         Ok(())
     }
 
-    /// The link by which collectors of logs know the log. They may miss it; the pod does not.
+    /// Creates the link by which log collectors find the log. A failure does not affect the pod.
     async fn link_log(&self, ContainerStart { sandbox, container, .. }: ContainerStart<'_>, id: &str, number: u32) {
         let logs = self.pod_runtime.logs();
         if logs.links.is_none() {
@@ -305,7 +305,7 @@ impl PodSync<'_> {
         let Some(hook) = &container.lifecycle.post_start else { return Ok(()) };
         let ip = sandbox.ips.first().map(String::as_str);
         let target = HandlerTarget::new(container, id, ip, &self.owner.name);
-        // As in the kubelet it does not count as running before its hook has come to an end.
+        // As in the kubelet, the container does not count as running before its hook has ended.
         self.report_running(&container.name, true);
         let ran = self.until_stopped(self.pod_runtime.parts().handlers.run_hook(hook, &target, None)).await;
         if ran.is_err() {

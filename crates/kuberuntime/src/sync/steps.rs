@@ -1,5 +1,5 @@
-//! [`PodSync`]: one sync of a pod, in the kubelet's steps: what must go is stopped, then volumes, a sandbox, and the
-//! containers whose turn it is. Decides nothing that [`compute_pod_actions`] has not. Called by [`super::PodRuntime`].
+//! [`PodSync`]: one sync of a pod, in the kubelet's steps: stops containers, then sets up volumes and a sandbox, and starts
+//! containers. [`compute_pod_actions`] makes all decisions. Called by [`super::PodRuntime`].
 
 use cri_api::ContainerState;
 
@@ -15,7 +15,7 @@ use crate::observed::ObservedContainer;
 use crate::pod::ContainerKind;
 
 impl PodSync<'_> {
-    /// Does what is to be done.
+    /// Performs the sync.
     pub(super) async fn run(mut self, probes: &ProbeResults) -> SyncReport {
         let actions = compute_pod_actions(self.pod, self.observed, probes);
         if !actions.is_empty() {
@@ -37,7 +37,7 @@ impl PodSync<'_> {
         if is_over {
             self.pod_runtime.prefetch.forget(&self.owner.uid);
         } else {
-            // Pull secrets are among them.
+            // Documents first, since they include pull secrets.
             self.documents = self.until_stopped((self.pod_runtime.parts.documents)(self.pod)).await?;
             self.credentials = (self.pod_runtime.parts.credentials)(self.pod);
             let sandbox = self.sandbox_config(actions.attempt).ok();
@@ -68,8 +68,8 @@ impl PodSync<'_> {
         self.start_all(actions, &sandbox).await
     }
 
-    /// Ephemeral containers, whatever becomes of them; init containers up to the first that does not come up, sidecars
-    /// excepted; then normal ones, each for itself.
+    /// Starts ephemeral containers, even if some fail; then init containers up to the first that does not start, sidecars
+    /// excepted; then normal containers, independently of each other.
     async fn start_all(&mut self, actions: &PodActions, sandbox: &ReadySandbox) -> SyncStep {
         let spec = &self.pod.spec;
         for start in &actions.ephemeral_to_start {
@@ -91,7 +91,7 @@ impl PodSync<'_> {
         Ok(())
     }
 
-    /// Everything of the pod is stopped, because its sandbox cannot go on, or because it is over.
+    /// Stops everything of the pod, because its sandbox cannot be used any more, or because the pod has ended.
     async fn kill_pod(&self, actions: &PodActions) -> SyncStep {
         if actions.create_sandbox && actions.sandbox_id.is_some() {
             self.record_pod_event(&PodEvent::SandboxChanged);
@@ -124,8 +124,8 @@ impl PodSync<'_> {
         first_of(failures).map_err(|error| Halt::Failed(format!("{error}: {}", error.source)))
     }
 
-    /// Restarts all containers: those that run are stopped, then all are removed in their order, so that the one which
-    /// asked for it is removed last, and asks again where this is cut short.
+    /// Restarts all containers: running ones are stopped, then all are removed in their order. The container that requires the restart is
+    /// removed last, and requires it again if this is interrupted.
     async fn reset(&self, resets: &[ContainerReset]) -> SyncStep {
         let victims: Vec<StoppingContainer<'_>> = resets
             .iter()

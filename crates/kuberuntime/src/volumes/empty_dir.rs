@@ -103,8 +103,8 @@ fn is_mounted(parent: &OpenDirectory, place: &OpenDirectory) -> Result<bool, Str
     Ok(number(parent)? != number(place)?)
 }
 
-/// How large a directory in memory may become: as its limit says, but not more than the pod's containers may use
-/// together, nor than all pods.
+/// Returns the size of a directory in memory: its limit, but at most the memory limit of the pod's containers
+/// together, and that of all pods.
 pub(super) fn memory_size(pod: &Pod, limit: Option<Quantity>, context: &PodContext) -> Option<u64> {
     let amount = |quantity: Quantity| u64::try_from(quantity.value()).ok().filter(|amount| *amount > 0);
     [limit.and_then(amount), amount(context.allocatable_memory), pod_memory_limit(pod)].into_iter().flatten().min()

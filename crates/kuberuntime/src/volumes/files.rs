@@ -1,6 +1,6 @@
-//! Volumes of files that come from documents. All files of a volume change at the same moment, as the kubelet does it: they
-//! lie in a directory with a time in its name, `..data` is a link to that directory, and what containers see are links
-//! through `..data`. A program that has the old directory open keeps it until it lets go.
+//! Volumes with files from documents. All files of a volume change at the same moment, as the kubelet does it: they
+//! are in a directory with a time in its name, `..data` is a link to that directory, and containers see links
+//! through `..data`. A program that has the old directory open can use it until it closes it.
 //!
 //! Nothing is flushed to disk: after a power cut the files are compared again, and made again.
 
@@ -43,7 +43,7 @@ pub(super) fn stands(pod: &OpenDirectory, sort: &str, name: &str) -> bool {
     volume.is_ok_and(|volume| matches!(current(&volume), Ok(Some(data)) if volume.child(&data).is_ok()))
 }
 
-/// Puts exactly these files there, and says whether anything had to change.
+/// Replaces the content of the volume by exactly these files. Returns true if anything changed.
 pub(super) fn write(volume: &OpenDirectory, files: &VolumeFiles, group: Option<Gid>) -> Result<bool, String> {
     let old = current(volume)?;
     let same = match &old {

@@ -1,4 +1,4 @@
-//! Makes the volumes of a pod, each as its source says. Blocks. Called by [`super::Volumes::set_up`].
+//! Sets up the volumes of a pod, each by its source. Blocks. Called by [`super::Volumes::set_up`].
 
 use rustix::fs::Gid;
 

@@ -34,7 +34,7 @@ pub(super) fn open(volume: BorrowedFd<'_>, path: &str) -> Result<OwnedFd, String
 }
 
 impl SubPathMount<'_> {
-    /// Mounts `source` there, if it is not what is mounted there already, and says where that is.
+    /// Mounts `source` at this place, unless it is mounted already, and returns the path.
     pub(super) fn mount(&self, source: BorrowedFd<'_>) -> Result<PathBuf, String> {
         let said = |what: &str, error: std::io::Error| match error.kind() {
             std::io::ErrorKind::PermissionDenied => format!("{what}: only root may mount a part of a volume"),

@@ -1,5 +1,5 @@
 //! Paths below a directory that no process can redirect elsewhere: [`find`] resolves one step at a time, each by the
-//! descriptor of the one before, reads symbolic links itself and never goes above the directory where it began. It
+//! descriptor of the one before, reads symbolic links itself and never leaves the first directory. It
 //! returns a descriptor: the caller mounts or opens the file that was checked, whatever happens to the path. Needs no
 //! `openat2`.
 

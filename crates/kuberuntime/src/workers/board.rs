@@ -1,5 +1,5 @@
-//! [`PodBoard`]: one [`PodView`] for each pod, for people and for callers that wait for pods. Written by workers, read
-//! without waiting for any of them. It knows no runtime.
+//! [`PodBoard`]: one [`PodView`] for each pod, for clients and for callers that wait for pods. Written by workers, read
+//! without waiting for any of them. Makes no calls of the runtime.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ impl PodBoard {
 /// Where a pod is on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
-    /// Waiting for an earlier pod of the same name to be gone, or for the first answer of the runtime.
+    /// Waiting for the removal of an earlier pod of the same name, or for the first answer of the runtime.
     Queued,
     /// Kept as it should be.
     Syncing,
@@ -77,7 +77,7 @@ impl WorkerState {
     }
 }
 
-/// A pod, for people.
+/// A published pod.
 #[derive(Clone, Debug)]
 pub struct PodView {
     /// The pod as it should be. Of a pod that is being deleted it has the deletion timestamp; of a pod that no source

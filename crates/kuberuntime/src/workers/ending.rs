@@ -1,4 +1,4 @@
-//! The end of a pod: everything of it is stopped, then everything is taken away, each tried until it is so. Called by the
+//! The end of a pod: stops everything of it, then removes everything, and retries until both succeed. Called by the
 //! [`Worker`] of the pod.
 
 use std::sync::Arc;
@@ -100,8 +100,8 @@ impl Worker {
         self.observer.publish();
     }
 
-    /// Frees the volumes of a pod that has ended, as the kubelet does: it may be listed for long, and its disk is needed. What fails is tried again when
-    /// the pod is removed.
+    /// Frees the volumes of a pod that has ended, as the kubelet does: it may be listed for long, and its disk is needed. What
+    /// fails is tried again when the pod is removed.
     pub(super) async fn release_volumes(&self) {
         let (shared, owner) = (&self.observer.shared, &self.observer.slot.owner);
         if let Err(error) = shared.runtime.release_volumes(&owner.uid).await {

@@ -59,7 +59,7 @@ impl Health {
         self.last.lock().error.is_some()
     }
 
-    /// Fails with the problem of the runtime, for people.
+    /// Fails with a message about the problem of the runtime.
     pub(super) fn check(&self, now: Instant) -> Result<(), String> {
         let last = self.last.lock();
         let ago = last.answered.map(|answered| now.saturating_duration_since(answered));

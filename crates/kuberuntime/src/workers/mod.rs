@@ -114,7 +114,7 @@ impl PodAgent {
     /// Checks that the runtime answers, or did half a minute ago, and that its last list is recent enough.
     ///
     /// # Errors
-    /// A message for people.
+    /// A message with the problem.
     pub fn healthy(&self) -> Result<(), String> {
         self.shared.health.check(Instant::now())
     }

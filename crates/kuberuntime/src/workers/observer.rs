@@ -91,7 +91,7 @@ impl PodObserver {
         }
     }
 
-    /// Makes the status of what is known, and shows it, if it says anything new.
+    /// Computes the status of the pod, and publishes it if it has changed.
     pub(super) fn publish(&self) {
         let Self { shared, slot } = self;
         let pod = slot.pod();

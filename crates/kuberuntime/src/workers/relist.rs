@@ -16,7 +16,7 @@ use super::shared::AgentState;
 
 /// Events that arrive together cause one list.
 const GATHER: Duration = Duration::from_millis(100);
-/// A stream that said nothing for so long, not even that there is none, is one.
+/// Time after which a stream without an error counts as supported.
 const TRUST: Duration = Duration::from_secs(5);
 /// A stream that broke is opened again after so long.
 const REOPEN: Duration = Duration::from_secs(10);

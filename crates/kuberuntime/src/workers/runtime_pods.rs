@@ -1,5 +1,5 @@
 //! [`RuntimePods`]: the runtime's two lists, by pods; and [`Differ`], which finds the pods about which two lists in a
-//! row differ. Pure. A list without changes costs a look-up for each entry and copies nothing. Called by the relist.
+//! row differ. Pure. A list without changes costs one lookup per entry and copies nothing. Called by the relist.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;

@@ -37,7 +37,7 @@ pub(super) fn judge(pod: &RuntimePod, desired: &DesiredPods) -> UnknownPodVerdic
     if desired.is_ready_for(origin) { UnknownPodVerdict::Orphan } else { UnknownPodVerdict::TooEarly }
 }
 
-/// Returns true if the pod's own manifest says another pod of the same name now: no source is late with it.
+/// Returns true if the pod's own manifest has another pod of the same name now, so that no source can still report it.
 fn is_replaced(pod: &RuntimePod, origin: &str, desired: &DesiredPods) -> bool {
     desired.pods.values().map(|other| &other.metadata).any(|other| {
         other.name == pod.owner.name
@@ -82,7 +82,7 @@ mod tests {
             desired.unread = [unread.to_owned()].into();
             assert_eq!(judge(&pod, &desired), verdict, "{unread}");
         }
-        // The API server has reported its pods; a local source that cannot be read says nothing about them.
+        // The API server has reported its pods; a local source that cannot be read has no part in them.
         (desired.ready, desired.cluster_ready) = (false, Some(true));
         assert_eq!(judge(&pod, &desired), UnknownPodVerdict::TooEarly);
         pod.origin = Some(API_SOURCE.to_owned());

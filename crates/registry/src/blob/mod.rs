@@ -1,4 +1,4 @@
-//! A blob on its way: [`BlobStream`] hands out its bytes, [`schedule`] decides over how many connections they come.
+//! The transfer of a blob: [`BlobStream`] returns its bytes, [`schedule`] decides over how many connections they are fetched.
 
 mod schedule;
 mod stream;

@@ -1,4 +1,4 @@
-//! The stretches of a blob, and the connections over which they come: drops those that are done, judges the line, and
+//! The ranges of a blob, and the connections over which they are fetched: drops finished ones, judges the line, and
 //! opens others. Reads no bytes; [`BlobStream`] calls it after every event.
 
 use std::sync::Arc;
@@ -97,7 +97,7 @@ impl BlobStream {
     fn grow(&mut self) {
         let wanted = self.pace.level() as usize;
         if wanted < 2 {
-            // The head goes on to the end, if its connection does.
+            // The head continues to the end, if its connection does.
             if let [head] = self.parts.make_contiguous()
                 && head.until() == Some(self.size)
                 && head.end < self.size
@@ -137,7 +137,7 @@ impl BlobStream {
         }
     }
 
-    /// Parts of which something is to come.
+    /// Returns the number of unfinished parts.
     fn unfinished(&self) -> usize {
         self.parts.iter().filter(|part| part.from < part.end).count()
     }

@@ -1,5 +1,5 @@
 //! [`BlobStream`]: the bytes of one blob, in order, resumed by `Range` where the transfer broke off, at the next host
-//! where one fails for good. Where the line is the bottleneck, later stretches come over further connections meanwhile,
+//! where one fails for good. Where the line is the bottleneck, later ranges are fetched over further connections meanwhile,
 //! as closed ranges that wait in memory for their turn; all of it happens inside [`BlobStream::next`], so that dropping
 //! the stream ends everything. Counts bytes against the descriptor and hashes nothing: the caller has a thread for
 //! that.
@@ -36,8 +36,8 @@ pub struct BlobStream {
     pub(super) size: u64,
     pub(super) asked: String,
     pub(super) attempts: HostAttempts,
-    /// Stretches of the blob, one after the other, from the first byte that was not handed out. The first one is the
-    /// head: its bytes are handed out as they come, and its failures count.
+    /// Ranges of the blob, in order, from the first byte that was not returned yet. The first one is the
+    /// head: its bytes are returned as they arrive, and its failures count.
     pub(super) parts: VecDeque<BlobPart>,
     /// Events of parts that are not handled yet.
     events: VecDeque<(usize, PartEvent)>,
@@ -45,20 +45,20 @@ pub struct BlobStream {
     pub(super) frontier: u64,
     /// Bytes handed out.
     pub(super) offset: u64,
-    /// Bytes that came since the last failure.
+    /// Bytes received since the last failure.
     since_failure: u64,
     /// This host's answers to ranges are wrong: ask it for all and skip.
     pub(super) no_ranges: Option<usize>,
     pub(super) pace: ConnectionPace,
     /// The watch over the bytes that the head's connection delivers.
     pub(super) watch: StallWatch,
-    /// True if the host's answer to the head says that it does ranges.
+    /// True if the host's answer to the head announces support for ranges.
     does_ranges: bool,
     /// Where the host redirected to, until that is refused.
     pub(super) target: Option<Url>,
-    /// True if bytes came by more than one connection.
+    /// True if bytes were received over more than one connection.
     ranged: bool,
-    /// True once bytes that came by several connections were wrong.
+    /// True once bytes received over several connections were wrong.
     distrusted: bool,
     /// Failures of other parts than the head.
     troubles: u32,
@@ -113,22 +113,22 @@ impl BlobStream {
         self.size
     }
 
-    /// The host that the bytes come from at present.
+    /// Returns the host that sends the bytes at present.
     #[must_use]
     pub fn host(&self) -> &str {
         self.session.host_label(self.attempts.host()).name
     }
 
-    /// The next piece, or `None` after exactly [`size`](Self::size) bytes, those before its beginning counted.
+    /// Returns the next piece, or `None` after exactly [`size`](Self::size) bytes, those before the first piece included.
     ///
     /// # Errors
-    /// [`RegistryError`], when every host has used up its attempts, or when more bytes come than there should be.
+    /// [`RegistryError`], when every host has used up its attempts, or when more bytes arrive than there should be.
     pub async fn next(&mut self) -> Result<Option<Bytes>, RegistryError> {
         let entered = Instant::now();
         let mut looked = self.parts.len() < 2;
         loop {
             if !looked {
-                // The others' connections are looked after also while the head has enough.
+                // The other connections are served even while the head has enough.
                 looked = true;
                 poll_fn(|cx| Poll::Ready(self.poll_parts(cx))).await;
                 self.settle()?;
@@ -150,8 +150,8 @@ impl BlobStream {
         }
     }
 
-    /// The caller found the bytes to be wrong: all that came is void, and the next call of [`next`](Self::next) begins
-    /// at the first byte from the next host. Bytes that came over several connections are asked for once more from the
+    /// Discards all received bytes, because the caller found them to be wrong. The next call of [`next`](Self::next) begins
+    /// at the first byte from the next host. Bytes that were received over several connections are requested once more from the
     /// same host, over one.
     ///
     /// # Errors
@@ -322,8 +322,8 @@ impl BlobStream {
         Ok(())
     }
 
-    /// A further connection failed. Its bytes are asked for again, by itself after a while or when their turn comes; only
-    /// then does it count.
+    /// Handles the failure of a further connection. Its bytes are requested again after a pause or when they are next; only
+    /// then the failure counts.
     fn trouble(&mut self, n: usize, cause: Cause) {
         tracing::debug!(request = self.asked, host = self.host(), error = %cause, from = self.parts[n].from, "range request failed");
         self.target = None;
