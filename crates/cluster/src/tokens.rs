@@ -72,7 +72,7 @@ struct Token {
     expires_at: Timestamp,
 }
 
-/// Why there is no token, for people.
+/// The reason why there is no token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct TokenError(String);

@@ -205,7 +205,7 @@ fn is_sound(event: &Event<Object>) -> bool {
 
 /// The step after a failure.
 enum Step {
-    /// The watcher goes on where it was.
+    /// The watcher resumes at this version.
     Resume(String),
     /// Another watcher lists everything: an event may have been lost with this answer.
     Restart(String),

@@ -37,8 +37,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the containerd at this unix socket. The connection comes with the first call, and comes back after a
-    /// failure.
+    /// Creates a client of the containerd at this unix socket. The first call connects, and a call after a
+    /// failure connects again.
     ///
     /// # Errors
     /// The namespace is no value of a header.
@@ -48,7 +48,7 @@ impl Client {
             let path = path.clone();
             async move { UnixStream::connect(path).await.map(TokioIo::new) }
         });
-        // The connector goes to its socket, whatever the URI says.
+        // The connector connects to its socket and ignores the URI.
         let channel = Channel::builder(Uri::from_static("http://localhost")).connect_with_connector_lazy(connector);
         let headers = Headers { namespace: header("connect", namespace)?, lease: None };
         Ok(Self { socket: socket.to_owned(), channel, headers })

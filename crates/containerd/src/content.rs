@@ -57,7 +57,7 @@ impl Client {
         let mut bytes = Vec::new();
         loop {
             let part = parts.message().await.map_err(|status| Error::of_status(CALL, &subject, &status));
-            // An unknown digest may be said with the first part only.
+            // An unknown digest may be reported with the first part only.
             let Some(part) = unless(ErrorKind::NotFound, part)? else { return Ok(None) };
             let Some(part) = part else { break };
             if bytes.len() + part.data.len() > max_bytes {
@@ -102,7 +102,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Sets labels of a blob that is said to be there; its other labels stay. Returns false if it has to be written after all: its
+    /// Sets labels of a blob that has a record; its other labels are kept. Returns false if the blob must be written after all: its
     /// record had no bytes, and is deleted.
     async fn keep_blob(&self, digest: &Digest, labels: &Labels) -> Result<bool> {
         if self.is_readable(digest).await? {

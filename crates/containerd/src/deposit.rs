@@ -23,7 +23,7 @@ pub struct ContainerdDeposit {
     lease: Lease,
     snapshotter: Snapshotter,
     layout: &'static dyn SnapshotLayout,
-    /// Number of the next snapshot that is made to look at, or to hold another one.
+    /// Number of the next snapshot that is created to read or to hold another one.
     next: AtomicU64,
     /// Guards the records that were written, each with the one that it replaced.
     written: Mutex<Vec<(String, Option<ImageRecord>)>>,
@@ -182,7 +182,7 @@ impl Deposit for ContainerdDeposit {
     async fn write_record(&self, documents: &Documents<'_>, name: &str) -> cri_api::Result<()> {
         let target = documents.target();
         let mut labels = labels::of_record(self.lease.id());
-        // The record by the image ID says nothing about a name, so evidence stands with the names alone.
+        // The record of the image ID is not of a name, so only records of names have evidence.
         if name != Digest::sha256(documents.config).to_string() {
             labels.extend(documents.evidence.as_deref().map(labels::of_evidence).unwrap_or_default());
         }

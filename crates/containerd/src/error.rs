@@ -1,4 +1,4 @@
-//! [`Error`]: a call that failed, with its subject and what containerd said.
+//! [`Error`]: a call that failed, with its subject and the message of containerd.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -99,7 +99,7 @@ impl Error {
     }
 }
 
-/// Converts to the error for the client that pulls. An object missing in containerd says nothing about the image.
+/// Converts to the error for the client that pulls. An object missing in containerd does not mean that the image is missing.
 impl From<Error> for cri_api::Error {
     fn from(error: Error) -> Self {
         let message = error.to_string();

@@ -82,7 +82,7 @@ impl Client {
         list.images.into_iter().map(|image| ImageRecord::from_message(CALL, image)).collect()
     }
 
-    /// Deletes the record of this name, with `wait` after the collection that this starts. A name that is gone is success.
+    /// Deletes the record of this name, with `wait` after the collection that this starts. An absent name is success.
     ///
     /// # Errors
     /// The call failed.

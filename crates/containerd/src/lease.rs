@@ -75,8 +75,8 @@ impl Lease {
         &self.id
     }
 
-    /// Deletes the lease: what nothing else refers to is collected from now on, with `wait` before the answer comes. A lease
-    /// that is gone is success.
+    /// Deletes the lease: objects without other references are collected from now on, with `wait` before this returns. An absent lease
+    /// is success.
     ///
     /// # Errors
     /// The call failed.

@@ -1,4 +1,4 @@
-//! Client of containerd's own API, for the calls by which images come into its store: introspection, leases, content,
+//! Client of containerd's own API, for the calls that add images to its store: introspection, leases, content,
 //! snapshots and images.
 //!
 //! A [`Client`] reads, a [`Lease`] of it writes: whatever a lease makes is safe from containerd's collection until the lease

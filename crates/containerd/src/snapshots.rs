@@ -200,7 +200,7 @@ impl Lease {
                     false => Err(error),
                 }
             }
-            // An answer that was lost: the commit may have come through.
+            // The answer was lost: the commit may have succeeded.
             ErrorKind::NotFound => match self.snapshot(snapshotter, name).await? {
                 Some(found) if found.kind == SnapshotKind::Committed => Ok(()),
                 _ => Err(error),
@@ -262,7 +262,7 @@ impl Lease {
         Ok(mounts(viewed?.mounts))
     }
 
-    /// Removes a snapshot. One that is gone is success.
+    /// Removes a snapshot. An absent one is success.
     ///
     /// # Errors
     /// The call failed; [`ErrorKind::InUse`]: it has children.
@@ -273,8 +273,8 @@ impl Lease {
     }
 }
 
-/// Returns true for what a containerd says that was killed while it made a snapshot: its directory is in the way of the next one, which
-/// fails and clears it.
+/// Returns true for the error after containerd was killed while it created a snapshot: its directory blocks the next one, which
+/// fails and removes it.
 fn was_in_the_way(error: &Error) -> bool {
     error.kind() == ErrorKind::Failed && error.message().contains("file exists")
 }

@@ -12,7 +12,7 @@ use serde_path_to_error::{Segment, Track};
 use crate::field::{FieldErrors, FieldPath, FieldProblem};
 use crate::schema::{Shape, Step, shape_at};
 
-/// The most values of a wrong type that are looked for: each of them costs another pass.
+/// Maximum number of reported values of a wrong type: each of them costs another pass.
 const MAX_WRONG_VALUES: usize = 64;
 
 /// Reads the value at `path` of its document as a `T`. A value of a wrong type counts as absent.

@@ -40,7 +40,7 @@ pub struct ManifestNote {
 /// The most objects that are named where none of them is a pod.
 const NAMED: usize = 5;
 
-/// Why a manifest is refused: one line that says where, whatever the names in the manifest are.
+/// The reason why a manifest is refused: one line with the position, whatever the names in the manifest are.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// Text that is no YAML.

@@ -88,7 +88,7 @@ pub enum FieldProblem {
     /// The field must not be set here.
     #[error("Forbidden: {detail}")]
     Forbidden {
-        /// Why, for people.
+        /// Message with the details.
         detail: String,
     },
     /// The value names something that does not exist.
@@ -112,7 +112,7 @@ pub enum FieldProblem {
     /// Kubernetes knows it, and pods of this node cannot have it.
     #[error("Not supported: {reason}")]
     NotSupported {
-        /// Why this node cannot have it, for people.
+        /// The reason why this node does not support the field.
         reason: String,
     },
 }

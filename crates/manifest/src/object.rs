@@ -55,7 +55,7 @@ pub struct PodImage {
 }
 
 impl PodImage {
-    /// Name for people; a volume may be called like a container.
+    /// Returns the display name; a volume may have the name of a container.
     pub fn title(&self) -> String {
         match self.role {
             Role::Volume => format!("volume/{}", self.name),

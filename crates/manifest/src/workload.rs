@@ -76,7 +76,7 @@ pub(crate) struct Workload {
 pub(crate) struct WorkloadNote {
     /// The field of the object that it is about.
     pub(crate) field: FieldPath,
-    /// Message in one line for people, with the field's name.
+    /// One-line message with the field's name.
     pub(crate) message: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct WorkloadNote {
 pub(crate) struct WorkloadError {
     /// The field of the object that is wrong, or that lacks something.
     pub(crate) field: FieldPath,
-    /// Message in one line for people, with the field's name where the field has one.
+    /// One-line message, with the field's name if the field has one.
     pub(crate) message: String,
 }
 
@@ -149,7 +149,7 @@ impl Workload {
     }
 }
 
-/// A text that says something: an empty one counts as absent.
+/// Returns the text, or `None` for an empty one.
 fn text(text: Option<String>) -> Option<String> {
     text.filter(|text| !text.is_empty())
 }
@@ -230,7 +230,7 @@ fn check(errors: &FieldErrors, kind: &WorkloadKind, root: &FieldPath, path: &Fie
 }
 
 /// Returns notes about unknown fields. Objects that are not of Kubernetes have fields of their own: of those, only
-/// fields that look misspelt are noted.
+/// fields that are probably misspelt are noted.
 fn notes(errors: &FieldErrors, kind: &WorkloadKind, template: &FieldPath) -> Vec<WorkloadNote> {
     let unknown = errors.iter().filter(|error| match &error.problem {
         FieldProblem::Unknown { closest } => {

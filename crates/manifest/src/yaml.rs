@@ -1,8 +1,8 @@
 //! YAML (and JSON, which is YAML) as a tree whose every node knows its place, read with budgets and without duplicate
 //! keys. Knows no meaning of any document. Called by the readers of manifests and of the configuration.
 //!
-//! A tree and not typed structures: so every complaint can name file, line, field and value, and objects that are
-//! none of our business need no shape.
+//! A tree and not typed structures: so every error can name file, line, field and value, and other objects
+//! need no types.
 
 use std::fmt;
 
@@ -114,7 +114,7 @@ pub fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
     })
 }
 
-/// A single document as JSON, for readers that have types of their own. The error is for people.
+/// Parses a single document as JSON, for readers that have types of their own. The error is a message.
 pub fn json(text: &str) -> Result<serde_json::Value, String> {
     let at = |e: YamlError| e.position.map_or(e.message.clone(), |p| format!("line {}: {}", p.line, e.message));
     let mut documents = documents(text).map_err(at)?;
@@ -124,7 +124,7 @@ pub fn json(text: &str) -> Result<serde_json::Value, String> {
     }
 }
 
-/// Every document that is not empty as JSON. The error is for people, and quotes nothing of a text that is none.
+/// Parses every document that is not empty as JSON. The error is a message, and does not quote a text that is not YAML.
 pub fn values(bytes: &[u8]) -> Result<Vec<serde_json::Value>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "it is not UTF-8 text".to_owned())?;
     let at = |e: YamlError| e.position.map_or(e.message.clone(), |p| format!("line {}: {}", p.line, e.message));
@@ -144,8 +144,8 @@ impl From<Value> for serde_json::Value {
     }
 }
 
-/// Limits that no honest manifest meets: a chart of operators with all of their kinds has 200,000 nodes. Comments are not kept: their buffer is small, and a long comment in front of
-/// a list entry would count as an attack.
+/// Limits that no honest manifest meets: a chart of operators with all of their kinds has 200,000 nodes. Comments are not kept:
+/// their buffer is small, and a long comment in front of a list entry would count as an attack.
 fn options() -> serde_saphyr::Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {

@@ -83,7 +83,7 @@ impl Image {
         }
     }
 
-    /// Takes in some sectors of a write that did not come to its end.
+    /// Applies some sectors of a write that was not completed.
     ///
     /// # Errors
     /// There is no memory.

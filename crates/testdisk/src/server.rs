@@ -54,7 +54,7 @@ fn serve(asked: &str) -> io::Result<()> {
 struct Server {
     content: File,
     size: u64,
-    /// Guards nothing: requests come one after the other.
+    /// Guards nothing: requests arrive one after the other.
     state: Mutex<State>,
 }
 
@@ -67,7 +67,7 @@ struct State {
 }
 
 impl State {
-    /// Counts an operation, and says whether it fails.
+    /// Counts an operation, and fails if a fault is due.
     fn judge(&mut self, op: Op, offset: u64, length: u64) -> Result<(), Errno> {
         self.counts[op as usize] += 1;
         let bytes = offset..offset.saturating_add(length);

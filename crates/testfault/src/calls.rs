@@ -40,7 +40,7 @@ impl Class {
     }
 }
 
-/// Where an argument says what the call is about.
+/// The argument that names the object of a call.
 #[derive(Clone, Copy)]
 pub(crate) enum PathArgument {
     /// A descriptor.

@@ -62,7 +62,7 @@ pub fn note_step(number: u16) {
 
 fn listen(word: u64) {
     rustix::process::kill_process(rustix::process::getpid(), WAKE).expect("a process may signal itself");
-    // The signal may come to another thread, a moment later.
+    // Another thread may receive the signal, a moment later.
     let until = std::time::Instant::now() + std::time::Duration::from_secs(30);
     while say(word).is_none() {
         assert!(std::time::Instant::now() < until, "no tracer is attached to this process");

@@ -51,7 +51,7 @@ pub(super) async fn client(path: &Path) -> Result<(kube::Client, CredentialFiles
     Ok((client, files))
 }
 
-/// Reads the file. Every file is looked at before it is read: one that changes meanwhile is seen to have changed.
+/// Reads the file. The identity of every file is recorded before the read, so that a change in between is detected later.
 async fn config(path: &Path) -> Result<(Config, CredentialFiles), ClientError> {
     let error = |source| ClientError::Read { path: path.to_owned(), source: Box::new(source) };
     let file = path.to_owned();

@@ -22,7 +22,7 @@ use files::CredentialFiles;
 pub use kubeconfig::ClientError;
 pub use patience::within;
 
-/// How often the files of credentials are looked at.
+/// Interval at which the files of credentials are checked.
 const CHECK: Duration = Duration::from_secs(2);
 
 /// The client of the API server. Clones share connections and credentials.

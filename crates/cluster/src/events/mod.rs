@@ -31,7 +31,7 @@ struct Pending {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Pending>,
-    /// How many were lost since that was last said.
+    /// Number of dropped events since the last log line about them.
     lost: u64,
 }
 

@@ -15,7 +15,7 @@ use super::request::ClientKey;
 /// Names in the kubeconfig.
 const NAME: &str = "imagelet";
 
-/// Where the files lie.
+/// Paths of the files.
 #[derive(Clone, Debug)]
 pub struct IdentityFiles {
     /// Directory of key and certificate.

@@ -1,5 +1,6 @@
-//! [`Gate`]: lets a client in, or not. A client certificate that TLS has verified or a token that the API server knows says who it is; a
-//! SubjectAccessReview what it may. Answers are kept for as long as the kubelet keeps them. What cannot be asked is refused.
+//! [`Gate`]: admits a client or refuses it. A client certificate that TLS has verified, or a token that the API server knows,
+//! authenticates the client; a SubjectAccessReview authorizes it. Answers are cached as long as in the kubelet. If the server
+//! cannot be asked, the client is refused.
 
 use std::sync::Arc;
 use std::time::Duration;

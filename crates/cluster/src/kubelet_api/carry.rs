@@ -71,7 +71,7 @@ async fn output(from: impl AsyncRead, to: impl AsyncWrite) -> io::Result<()> {
 }
 
 /// Carries one direction to its end. Unlike `tokio::io::copy` it writes all that it has read before it reads again, so that nothing is
-/// lost with an error, and says which side failed.
+/// lost with an error, and returns which side failed.
 async fn pump(from: &mut (impl AsyncRead + Unpin), to: &mut (impl AsyncWrite + Unpin)) -> Result<(), Broken> {
     let mut chunk = vec![0; CHUNK];
     loop {

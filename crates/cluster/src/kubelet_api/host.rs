@@ -19,12 +19,14 @@ pub(crate) enum HostRule {
 pub(crate) const MISDIRECTED: &str = "this address is reached by an IP address or as localhost, not by that name\n";
 
 impl HostRule {
-    /// The rule of a listener. Under TLS the client has verified the name, and elsewhere than on loopback names are wanted: everybody on the network reaches it.
+    /// Returns the rule of a listener. Under TLS the client has verified the name, and a listener that is not on loopback is
+    /// reachable by every name.
     pub(crate) fn of(address: IpAddr, has_tls: bool) -> Self {
         if address.to_canonical().is_loopback() && !has_tls { Self::Local } else { Self::Any }
     }
 
-    /// Returns true if the request names this listener. For `Local` it has one Host, and where its target names a host as well, that is one, too.
+    /// Returns true if the request names this listener. For `Local` it has one Host, and where its target names a host as well,
+    /// that is one, too.
     pub(crate) fn allows<B>(self, request: &Request<B>) -> bool {
         if self == Self::Any {
             return true;

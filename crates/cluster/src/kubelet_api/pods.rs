@@ -1,4 +1,4 @@
-//! Finds a pod and its containers in what this node says of its pods (`/pods`, Kubernetes' JSON). Pure. The refusals have the kubelet's words.
+//! Finds a pod and its containers in this node's list of pods (`/pods`, Kubernetes' JSON). Pure. The refusals have the kubelet's texts.
 
 use http::StatusCode;
 use jiff::Timestamp;

@@ -38,7 +38,7 @@ pub(crate) fn logs(query: &str, now: Timestamp) -> Result<LogQuery, Refusal> {
             "follow" => read.follow = is_true(&value),
             "previous" => read.previous = is_true(&value),
             "timestamps" => read.options.timestamps = is_true(&value),
-            // kubectl says -1 for all lines.
+            // kubectl sends -1 for all lines.
             "tailLines" if value == "-1" => read.options.tail = None,
             "tailLines" => read.options.tail = Some(number(&name, &value, 0)?),
             "limitBytes" => read.options.limit_bytes = Some(number(&name, &value, 1)?),

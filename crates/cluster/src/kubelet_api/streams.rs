@@ -1,5 +1,5 @@
-//! Upgraded connections: `/exec`, `/attach` and `/portForward`. The bytes go to the runtime's streaming address and back as they are, whichever protocol
-//! client and runtime agree on. No credential of the client is sent there.
+//! Upgraded connections: `/exec`, `/attach` and `/portForward`. The bytes go to the runtime's streaming address and back as they
+//! are, whichever protocol client and runtime agree on. No credential of the client is sent there.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::kubelet_api::stream_address::StreamAddress;
 
 /// How long the runtime may take to answer.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// More than any refusal says.
+/// Maximum size of a refusal.
 const MAX_REFUSAL: usize = 64 << 10;
 /// Headers by which client and runtime negotiate, in addition to those whose names begin with `sec-websocket-`.
 const AGREED: [HeaderName; 3] = [CONNECTION, UPGRADE, HeaderName::from_static("x-stream-protocol-version")];

@@ -1,6 +1,6 @@
 //! The Lease of this node, renewed every ten seconds: by it the cluster knows that the node lives, and a second node of the same
-//! name that the name is taken. The Lease says which process wrote it; one that was silent for the whole duration has lost the
-//! name. Called by [`super::NodeKeeper`].
+//! name that the name is taken. The Lease names the process that wrote it; a process that did not renew it for the whole duration
+//! has lost the name. Called by [`super::NodeKeeper`].
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ const LEEWAY: i64 = 24 * 3600;
 pub struct NameTaken {
     /// Name of the Node and its Lease.
     pub node: String,
-    /// The other one, for people.
+    /// The other holder, as text.
     pub holder: String,
 }
 

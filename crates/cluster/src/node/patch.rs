@@ -16,7 +16,7 @@ pub(super) fn without_newer_fields(status: &NodeStatus) -> NodeStatus {
     status
 }
 
-/// Returns true if the message says that the server does not know a field of a patch.
+/// Returns true if the message means that the server does not know a field of a patch.
 pub(super) fn is_unknown_field(message: &str) -> bool {
     message.contains("unable to find api field")
         && (NEWER.iter().any(|field| message.contains(field)) || message.contains("swap"))

@@ -1,5 +1,5 @@
 //! [`merged`]: the status of a pod that its server should have, from the one that it has and from the node's view. Conditions of
-//! other writers stay, and a status never goes backwards: an ended container does not run again, and a pod has not ended while
+//! other writers stay, and a status never moves backwards: an ended container does not run again, and a pod has not ended while
 //! anything of it may run. Pure; the rules are the kubelet's. Called by [`super::StatusManager`].
 
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ pub struct NodeView {
     pub may_run: bool,
     /// True once all of the pod has ended for good.
     pub has_ended: bool,
-    /// Generation of the spec from which the status comes.
+    /// Generation of the spec of this status.
     pub generation: Option<i64>,
     /// Types of the conditions that clients set, and on which readiness depends.
     pub readiness_gates: Vec<String>,
@@ -81,7 +81,7 @@ fn set(status: &mut Value, field: &str, value: Option<Value>) {
     }
 }
 
-/// Returns true if a status says that its pod has succeeded or failed.
+/// Returns true if the pod of a status has succeeded or failed.
 pub(crate) fn is_over(status: &Value) -> bool {
     matches!(status["phase"].as_str(), Some("Succeeded" | "Failed"))
 }

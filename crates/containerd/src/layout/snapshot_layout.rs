@@ -18,7 +18,7 @@ pub trait SnapshotLayout: Send + Sync + std::fmt::Debug {
     /// Returns the form in which layers are unpacked for the snapshotter.
     fn shape(&self) -> LayerShape;
 
-    /// Returns where the layer of a prepared snapshot with these mounts goes. `exists` returns true if a file exists.
+    /// Returns the destination of the layer of a prepared snapshot with these mounts. `exists` returns true if a file exists.
     ///
     /// # Errors
     /// A snapshot that cannot be filled, with the reason: the runtime pulls the image itself.

@@ -184,10 +184,10 @@ pub struct ContainerStatus {
     /// User and groups of its first process, where the runtime reports them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<ContainerUser>,
-    /// The signal that ends it, where the runtime says it.
+    /// The signal that ends the container, if the runtime reports it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_signal: Option<Signal>,
-    /// Only with `verbose`: whatever the runtime says of it.
+    /// Additional information of the runtime; only with `verbose`.
     pub info: BTreeMap<String, String>,
 }
 

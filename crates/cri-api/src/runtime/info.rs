@@ -71,7 +71,7 @@ pub struct RuntimeFeatures {
 pub struct RuntimeStatus {
     /// Conditions.
     pub conditions: Vec<Condition>,
-    /// Only with `verbose`: whatever the runtime says of itself.
+    /// Additional information of the runtime; only with `verbose`.
     pub info: BTreeMap<String, String>,
     /// Handlers.
     pub handlers: Vec<RuntimeHandler>,
@@ -102,6 +102,6 @@ pub enum CgroupDriver {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RuntimeConfig {
-    /// The driver for cgroups; `None` when the runtime does not say, or says something that is newer than we are.
+    /// The driver for cgroups; `None` if the runtime does not report it, or reports an unknown one.
     pub cgroup_driver: Option<CgroupDriver>,
 }

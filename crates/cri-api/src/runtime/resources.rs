@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Limits of one container, or of a pod. Zero and empty mean: not said.
+/// Limits of one container, or of a pod. Zero and empty mean unset.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LinuxContainerResources {

@@ -28,7 +28,7 @@ pub struct PodSandboxConfig {
     pub metadata: PodSandboxMetadata,
     /// Host name of the pod; empty with the node's network.
     pub hostname: String,
-    /// Directory of the pod's logs, below which [`ContainerConfig::log_path`](super::ContainerConfig::log_path) lies.
+    /// Directory of the pod's logs, to which [`ContainerConfig::log_path`](super::ContainerConfig::log_path) is relative.
     pub log_directory: String,
     /// Name resolution; empty is the node's.
     pub dns: DnsConfig,
@@ -156,7 +156,7 @@ pub struct PodSandboxStatus {
     pub containers: Vec<ContainerStatus>,
     /// When this was true, nanoseconds since the epoch, from runtimes that send events; otherwise 0.
     pub timestamp: i64,
-    /// Only with `verbose`: whatever the runtime says of it.
+    /// Additional information of the runtime; only with `verbose`.
     pub info: BTreeMap<String, String>,
 }
 

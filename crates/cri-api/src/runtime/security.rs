@@ -20,7 +20,7 @@ pub struct LinuxContainerSecurityContext {
     pub run_as_user: Option<i64>,
     /// Group id. Only together with a user.
     pub run_as_group: Option<i64>,
-    /// User name, looked up in the image; only where `run_as_user` is `None`.
+    /// User name, resolved in the image; only if `run_as_user` is `None`.
     pub run_as_username: String,
     /// The root file system is read-only.
     pub readonly_rootfs: bool,

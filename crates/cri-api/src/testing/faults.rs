@@ -279,7 +279,7 @@ impl Gate {
             traffic.waiting += 1;
         });
         let _waiting = Waiting(&self.0);
-        // An error says that the gate is open for good.
+        // An error means that the gate is open for good.
         if let Ok(permit) = self.0.permits.acquire().await {
             permit.forget();
         }

@@ -1,5 +1,5 @@
-//! [`Bench`]: what a case works with: calls that fail the case with a telling text, names of fixtures, and the sweep
-//! that leaves the service as it was.
+//! [`Bench`]: the tools of a case: calls that fail the case with a clear message, names of fixtures, and the cleanup
+//! that restores the service.
 
 use base::lock::Mutex;
 use std::collections::BTreeSet;

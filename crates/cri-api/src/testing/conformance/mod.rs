@@ -5,7 +5,7 @@
 //! another on one service; each removes what it pulled. Where a peer is known to differ, its harness declares a
 //! [`Deviation`]; the case then demands the deviating behaviour instead, so that the declaration cannot outlive it.
 //!
-//! Rules come from `runtime.v1` of CRI, from critest, and from what imagelet promises beyond them.
+//! The rules are those of `runtime.v1` of CRI, of critest, and further promises of imagelet.
 
 use std::fmt;
 use std::future::Future;

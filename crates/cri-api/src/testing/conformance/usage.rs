@@ -51,8 +51,8 @@ async fn used(bench: &Bench<'_>) -> Checked<u64> {
     used.ok_or_else(|| Stop::Failed("used bytes are not reported".into()))
 }
 
-/// Bytes in use now. A peer that samples may still count what was removed before, or may have looked in the middle of a
-/// pull: its number counts once it stays for longer than a period.
+/// Returns the bytes in use now. A peer that samples may still count removed data, or may have sampled in the middle of a
+/// pull: its number counts once it stays the same for longer than a period.
 async fn settled(bench: &Bench<'_>) -> Checked<u64> {
     const LONGER_THAN_A_PERIOD: Duration = Duration::from_secs(12);
     let mut now = used(bench).await?;

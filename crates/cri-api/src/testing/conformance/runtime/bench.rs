@@ -121,8 +121,8 @@ impl<'h> RuntimeBench<'h> {
         Ok(id)
     }
 
-    /// Waits until the program has said that its signals are set: a stop before that ends it like any other. A runtime without logs
-    /// starts no real programs.
+    /// Waits until the program has reported that its signal handlers are set: a stop before that ends it like any other. A runtime
+    /// without logs starts no real programs.
     async fn ready(&self, id: &str) -> Checked<()> {
         let path = self.status(id).await?.log_path;
         while self.harness.log(&path).is_some_and(|log| !log.contains(READY)) {

@@ -1,4 +1,4 @@
-//! Cases: what a runtime says of itself.
+//! Cases: the information of a runtime about itself.
 
 use super::super::bench::{Outcome, check, check_eq};
 use super::bench::{RuntimeBench, failed};
