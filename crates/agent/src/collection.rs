@@ -95,7 +95,7 @@ impl Collection {
             Err(why) => (None, Some(why)),
         };
         let containers = runtime.as_ref().map(|runtime| {
-            // Where nothing says which pods there should be, only what the policy has too much of is removed.
+            // Without a source of pods, only containers above the limits of the policy are removed.
             let pods = states.unwrap_or_else(|| Arc::clone(&containers.pods));
             let options = ContainerGcOptions { pods, ..containers };
             Arc::new(ContainerGc::new(Arc::clone(runtime), Arc::clone(&events), options))

@@ -1,6 +1,6 @@
-//! [`Node`]: the parts of a node that runs pods, put together: runtime, images, collection, probes, volumes, and the loop that
-//! keeps pods as they should be. Holds no rule of its own about pods or images. Made by `imagelet run`, which also says which
-//! pods there should be.
+//! [`Node`]: assembles the parts of a node that runs pods: runtime, images, collection, probes, volumes, and the sync
+//! loop. Has no rules of its own about pods or images. Created by `imagelet run`, which also provides the sources of
+//! pods.
 
 pub mod board;
 pub mod events;
@@ -138,7 +138,7 @@ impl WantedPods {
 pub struct NodeParts {
     /// Runtime of the pods.
     pub runtime: Arc<dyn RuntimeService>,
-    /// The endpoint of the runtime, for people.
+    /// The endpoint of the runtime, as text.
     pub runtime_endpoint: String,
     /// Ensures the images of containers before they start.
     pub images: Arc<ImageManager>,

@@ -1,5 +1,5 @@
-//! The status page of a node: a read-only view of its disk, images, pulls and pods for people with a browser. The server renders the
-//! whole page; with scripts, parts are replaced as they change. It answers GET alone, changes nothing, and shows no secret. `access`
+//! The status page of a node: a read-only view of its disk, images, pulls and pods for a browser. The server renders the
+//! whole page; with scripts, parts are replaced as they change. Answers only GET, changes nothing, and shows no secret. `access`
 //! decides which clients may read it. Started by `imagelet run` and `imagelet serve`.
 
 mod access;

@@ -1,5 +1,5 @@
-//! Exit codes, and the one error type that commands end with: a code for programs and a line for people. Prints nothing. Called by
-//! everything in the binary.
+//! Exit codes, and the one error type that commands end with: a code for programs and a line for users. Prints nothing. Called by
+//! the whole binary.
 
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl From<Code> for std::process::ExitCode {
     }
 }
 
-/// A failed command. Its lines are worded for people already; `main` prints them last.
+/// A failed command. Its lines are worded for users already; `main` prints them last.
 #[derive(Debug)]
 pub(crate) struct Failure {
     code: Code,

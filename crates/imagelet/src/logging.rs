@@ -72,7 +72,7 @@ fn targets(level: LevelFilter) -> Targets {
     others.with_target(KUBERNETES_CLIENT, level.min(LevelFilter::ERROR)).with_target(OUR_CRATES, level)
 }
 
-/// Starts the log, and the export of spans if it is configured. Services stamp their lines with the time; commands that a person waits for
+/// Starts the log, and the export of spans if it is configured. Services stamp their lines with the time; commands that a user waits for
 /// do so only in detailed logs.
 pub(crate) fn start(
     config: &Config,

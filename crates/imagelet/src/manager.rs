@@ -49,12 +49,12 @@ const NODE_CACHE: Duration = Duration::from_secs(300);
 /// The caller that pulls, which decides the limits that are not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// A command that a person waits for: no limit on the rate, everything at the same time.
+    /// A command that a user waits for: no limit on the rate, everything at the same time.
     OneShot,
     /// A process that runs pods: the kubelet's limit on the rate, and several concurrent pulls, so that the images of a pod are pulled at
     /// the same time.
     Agent,
-    /// A command that only says what would happen: nothing is pulled, made or written.
+    /// A command that only explains: nothing is pulled, created or written.
     Explain,
 }
 
@@ -260,8 +260,8 @@ fn records_options(config: &Config, metrics: &Arc<Metrics>) -> Outcome<RecordsOp
     })
 }
 
-/// Returns the credentials that a command of a person may use, on its own.
-pub(crate) async fn keyring_of_person(config: &Config, environment: &Environment) -> Outcome<Keyring> {
+/// Returns the credentials that a command of a user may use, on its own.
+pub(crate) async fn user_keyring(config: &Config, environment: &Environment) -> Outcome<Keyring> {
     let clock: Clock = Arc::new(Instant::now);
     let providers = providers(config, environment, &clock, None).await?;
     Ok(keyring(config, environment, clock, Mode::OneShot, providers))
@@ -324,8 +324,8 @@ async fn providers(
 }
 
 /// Returns the possible locations of the node's docker configuration. The kubelet's working directory belongs to the node. The working
-/// directory of a person can be any directory, with another user's `config.json` in it, so a command does not read it. Logins with podman
-/// or docker count for a person's commands, and not for an agent.
+/// directory of a user can be any directory, with another user's `config.json` in it, so a command does not read it. Logins with podman
+/// or docker count for a user's commands, and not for an agent.
 fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFiles {
     if let Some(paths) = &config.credentials.docker_config_paths {
         return NodeFiles { paths: paths.clone(), legacy: paths.clone(), ..NodeFiles::default() };

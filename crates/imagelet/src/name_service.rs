@@ -13,6 +13,6 @@ unsafe extern "C" {
 /// Resolves host names by `/etc/hosts` and DNS only. Must be called before any thread is started.
 pub(crate) fn use_built_in() {
     // SAFETY: both arguments are C strings that live forever, and glibc copies the parts that it needs. No other thread is running yet, and
-    // no name was resolved. If the call fails for lack of memory, names are resolved as nsswitch.conf says.
+    // no name was resolved. If the call fails for lack of memory, names are resolved by nsswitch.conf.
     unsafe { __nss_configure_lookup(c"hosts".as_ptr(), c"files dns".as_ptr()) };
 }

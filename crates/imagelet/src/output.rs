@@ -22,7 +22,7 @@ pub(crate) use table::Table;
 /// The format of results.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum Format {
-    /// Columns for people.
+    /// Columns for users.
     #[default]
     Table,
     /// More columns.
@@ -58,7 +58,7 @@ impl Format {
 
 /// The output of a command, in every format.
 pub(crate) trait Report: Serialize {
-    /// Returns columns for people; `wide` asks for more of them, `whole` for ids that are not cut.
+    /// Returns a table; `wide` adds columns, `whole` shows whole ids.
     fn table(&self, wide: bool, whole: bool) -> Table;
 
     /// Returns the names, one per line.

@@ -159,7 +159,7 @@ pub fn pod(view: &PodView, desired: &DesiredPods) -> Value {
     metadata["creationTimestamp"] = json!(seconds(view.status.start_time));
     let over = matches!(view.status.phase, Phase::Succeeded | Phase::Failed);
     let ending = matches!(view.state, WorkerState::Terminating | WorkerState::Terminated);
-    // The pod is not desired any more. No source says since when, so the deletion time is now.
+    // The pod is not desired any more. No source has the time of its removal, so the deletion time is now.
     if ending
         && !over
         && !desired.pods.contains_key(&view.pod.metadata.uid)
@@ -171,8 +171,8 @@ pub fn pod(view: &PodView, desired: &DesiredPods) -> Value {
     object
 }
 
-/// A PodList with what says which pods there are and how they are, and nothing else: environments, arguments, annotations and
-/// probes may hold secrets, and so may messages of containers.
+/// Returns a PodList with only the identities and states of pods: environments, arguments, annotations and
+/// probes may contain secrets, and so may messages of containers.
 pub(crate) fn without_secrets(list: &Value) -> Value {
     let keep = |object: &Value, names: &[&str]| -> Value {
         let members = names.iter().filter_map(|name| Some(((*name).to_owned(), object.get(name)?.clone())));

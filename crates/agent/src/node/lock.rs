@@ -106,7 +106,7 @@ impl PodsLock {
             }
             Err(error) => return Err(failed(error.into())),
         }
-        // The process id is for people only; a full disk does not keep pods from running.
+        // The process id is for messages only; a full disk does not prevent pods from running.
         let named = file.set_len(0).and_then(|()| writeln!(file, "{}", std::process::id()));
         if let Err(error) = named {
             tracing::debug!(%error, "the lock does not name its holder");
@@ -118,7 +118,7 @@ impl PodsLock {
 /// An attempt to take the lock.
 enum Attempt {
     Taken(PodsLock),
-    /// Another process has it: this one, as the file says.
+    /// Another process holds the lock, with the process id in the file.
     Held(Option<u32>),
 }
 
@@ -156,15 +156,15 @@ mod tests {
     }
 
     /// A number that no process has: the largest one is below it.
-    const NOBODY: u32 = 1 << 22;
+    const NO_PROCESS: u32 = 1 << 22;
 
     #[tokio::test]
     async fn a_lock_that_outlives_its_holder_is_waited_for() {
         let (_directory, root) = root();
         let left = PodsLock::take(&root).await.expect("taken");
-        std::fs::write(root.join(NAME), format!("{NOBODY}\n")).expect("written");
+        std::fs::write(root.join(NAME), format!("{NO_PROCESS}\n")).expect("written");
         let error = PodsLock::take_within(&root, PAUSE).await.expect_err("held").to_string();
-        let start = format!("process {NOBODY} ran the pods of {} and is gone, but its lock", root.display());
+        let start = format!("process {NO_PROCESS} ran the pods of {} and is gone, but its lock", root.display());
         assert!(error.starts_with(&start), "{error}");
         let taken = PodsLock::take_within(&root, Duration::from_secs(60));
         let ends = async {
@@ -178,6 +178,6 @@ mod tests {
     #[test]
     fn processes_that_run() {
         assert!(is_running(std::process::id()));
-        assert!(!is_running(NOBODY) && !is_running(0) && !is_running(u32::MAX));
+        assert!(!is_running(NO_PROCESS) && !is_running(0) && !is_running(u32::MAX));
     }
 }

@@ -22,7 +22,7 @@ impl Notify {
         Self(address)
     }
 
-    /// Reports that the agent is ready, with a status text for people.
+    /// Reports that the agent is ready, with a status text.
     pub fn ready(&self, text: &str) {
         self.send(&format!("READY=1\n{}", status(text)));
     }
@@ -39,12 +39,12 @@ impl Notify {
         self.send("WATCHDOG=1");
     }
 
-    /// Reports that the agent is ending, with a status text for people.
+    /// Reports that the agent is ending, with a status text.
     pub fn stopping(&self, text: &str) {
         self.send(&format!("STOPPING=1\n{}", status(text)));
     }
 
-    /// Reports what the agent does, for people.
+    /// Reports the state of the agent as text.
     pub fn status(&self, text: &str) {
         self.send(&status(text));
     }

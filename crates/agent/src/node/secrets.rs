@@ -1,5 +1,5 @@
-//! [`PullCredentials`]: what pods may pull with. Their pull secrets lie among the documents of the sources or in the secrets
-//! directory, which is read again and again; accounts lie in the latter. What cannot be read leaves what was known before.
+//! [`PullCredentials`]: the credentials of pods. Their pull secrets are among the documents of the sources or in the secrets
+//! directory, which is read periodically; accounts are in the latter. If it cannot be read, the last content stays in force.
 //! Called by the syncs of pods.
 
 use base::lock::{Mutex, RwLock};
@@ -19,7 +19,7 @@ use manifest::{SecretStore, read_directory};
 pub(super) struct PullCredentials {
     directory: Option<PathBuf>,
     documents: DocumentStore,
-    /// Guards what was last read.
+    /// Guards the last content.
     store: RwLock<Arc<SecretStore>>,
     /// Guards the problems that were already logged.
     logged: Mutex<BTreeSet<String>>,
@@ -41,7 +41,7 @@ impl PullCredentials {
         Ok(this)
     }
 
-    /// Reads the directory again and again until `stop`.
+    /// Reads the directory periodically until `stop`.
     pub(super) async fn keep(&self, period: Duration, stop: &CancellationToken) {
         if self.directory.is_none() {
             return;

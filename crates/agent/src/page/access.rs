@@ -1,5 +1,5 @@
-//! [`Access`]: the rules by which a request for the page is answered: the password or certificate of its reader. The port has checked the name by which it
-//! was reached. Pure; called by [`super::routes`].
+//! [`Access`]: the rules by which a request for the page is answered: the password or certificate of its reader. The port has
+//! checked the name by which it was reached. Pure; called by [`super::routes`].
 
 use std::io;
 use std::path::Path;
@@ -85,7 +85,7 @@ fn password(authorization: &str) -> Option<Secret> {
     text.split_once(':').map(|(_, password)| Secret::new(password))
 }
 
-/// Compares in a time that says nothing of where they differ.
+/// Compares in constant time.
 fn equal(token: &str, given: &str) -> bool {
     let different = token.bytes().zip(given.bytes()).fold(0_u8, |sum, (a, b)| sum | (a ^ b));
     std::hint::black_box(different) == 0 && token.len() == given.len()

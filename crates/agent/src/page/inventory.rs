@@ -39,7 +39,7 @@ pub(super) struct Inventory {
 /// The images that a collection would remove, in their order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Removals {
-    /// True for a round that would remove them now; otherwise that is once the disk is as full as a threshold says.
+    /// True if a round would remove them now; otherwise they are removed once disk usage exceeds a threshold.
     pub(super) now: bool,
     pub(super) images: Vec<PlannedImage>,
     /// Bytes that a round frees.

@@ -1,4 +1,4 @@
-//! The flags that say how registries are reached, where a person types them. Parses and checks the form of values, nothing
+//! The flags about the reach of registries, for commands that a user types. Parses and checks the form of values, nothing
 //! more.
 
 use clap::{ArgAction, Args};

@@ -89,7 +89,7 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     }
     app.printer.report(&Ensured { containers: rows })?;
     let Some(failure) = Failure::all(failures) else { return Ok(()) };
-    // If a person or a service manager ended the command, the exit code says so, and the lines say what is missing.
+    // If a user or a service manager ended the command, the exit code shows it, and the lines name the missing images.
     Err(if app.stop.is_cancelled() { failure.with_code(app.signals.code()) } else { failure })
 }
 

@@ -114,7 +114,7 @@ pub(super) async fn run(app: &App, args: &Explain) -> Outcome {
     let managed = app.new_manager(images.service(), Arc::new(LogRecorder), Mode::Explain).await?;
     let waiting = waiting(app).await;
     let keyring = match args.check_credentials {
-        true => Some(manager::keyring_of_person(&app.config, &app.environment).await?),
+        true => Some(manager::user_keyring(&app.config, &app.environment).await?),
         false => None,
     };
     let mut decisions = Vec::with_capacity(asked.len());

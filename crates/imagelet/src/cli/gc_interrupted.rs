@@ -41,11 +41,11 @@ pub(super) async fn run(app: &App, dry_run: bool) -> Outcome {
     app.printer.lines([line])
 }
 
-/// Returns the line of a plan about data of interrupted pulls, if there is any. `goes`: the plan also removes it.
-pub(super) fn lines(left: Option<UnfinishedPulls>, goes: bool) -> Option<String> {
+/// Returns the line of a plan about data of interrupted pulls, if there is any. `is_removed` is true if the plan also removes it.
+pub(super) fn lines(left: Option<UnfinishedPulls>, is_removed: bool) -> Option<String> {
     let left = left.filter(|left| *left != UnfinishedPulls::default())?;
     let bytes = units::bytes(left.bytes);
-    Some(if goes {
+    Some(if is_removed {
         format!("With them goes what interrupted pulls left: {left} ({bytes}).")
     } else {
         format!("Interrupted pulls left {left} ({bytes}): `imagelet gc --interrupted` removes that.")

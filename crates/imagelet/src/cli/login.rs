@@ -1,4 +1,4 @@
-//! `imagelet login` and `imagelet logout`: a person's credentials, in the files of podman and docker.
+//! `imagelet login` and `imagelet logout`: a user's credentials, in the files of podman and docker.
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _, Write as _};
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ impl Location {
     }
 }
 
-/// Returns the files of a person, the preferred first.
+/// Returns the files of a user, the preferred one first.
 fn files(environment: &Environment, authfile: Option<&PathBuf>) -> Vec<AuthFile> {
     let Environment { auth, home, .. } = environment;
     if let Some(path) = authfile.or(auth.auth_file.as_ref()) {
@@ -136,13 +136,13 @@ pub(super) async fn login(app: &App, args: &Login) -> Outcome {
     app.printer.lines(["Login Succeeded!"])
 }
 
-/// Returns the credential that a person has for a location.
+/// Returns the credential of a user for a location.
 async fn logged_in(app: &App, args: &Login, location: &Location) -> Outcome<Option<RegistryAuth>> {
     let mut config = app.config.clone();
     if let Some(file) = &args.authfile {
         config.credentials.docker_config_paths = Some(vec![file.clone()]);
     }
-    let keyring = manager::keyring_of_person(&config, &app.environment).await?;
+    let keyring = manager::user_keyring(&config, &app.environment).await?;
     let found = keyring.candidates(&format!("{}/any", location.key), &Requester::default()).await;
     let found = found.map_err(|error| Failure::failed(chain(&error)))?;
     Ok(found.candidates.into_iter().map(|candidate| candidate.auth).find(|auth| !auth.is_anonymous()))

@@ -163,10 +163,10 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Pushes with the credentials of the person and of the node, one after the other.
+    /// Pushes with the credentials of the user and of the node, one after the other.
     async fn push_with_any(&self) -> Outcome<Pushed> {
         let to = self.to.to_string();
-        let keyring = manager::keyring_of_person(&self.app.config, &self.app.environment).await?;
+        let keyring = manager::user_keyring(&self.app.config, &self.app.environment).await?;
         let found = keyring.candidates(&to, &Requester::default()).await;
         let found = found.map_err(|error| Failure::failed(chain(&error)))?;
         for note in &found.notes {

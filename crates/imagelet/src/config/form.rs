@@ -29,13 +29,13 @@ pub(super) trait Form {
     /// The type of the values.
     type Of;
 
-    /// Reads a value. An error says why a text is refused, where that is more than the allowed values; otherwise it is empty.
+    /// Reads a value. An error has the reason for a refusal, unless that follows from the allowed values; then it is empty.
     fn read(value: Value) -> Result<Self::Of, String>;
 
     /// Returns a value as it is written.
     fn write(value: &Self::Of) -> Value;
 
-    /// Returns the JSON schema. The entry `allowed` describes the allowed values for people.
+    /// Returns the JSON schema. The entry `allowed` describes the allowed values as text.
     fn schema() -> Value;
 }
 
@@ -284,7 +284,7 @@ impl<T: FromStr<Err: fmt::Display> + fmt::Display> Form for List<T> {
 
 /// Checks of texts that are kept as they were written.
 pub(super) trait Check {
-    /// Refuses a text, and says why.
+    /// Checks a text, and returns the reason for a refusal.
     fn check(text: &str) -> Result<(), String>;
 }
 

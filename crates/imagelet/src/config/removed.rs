@@ -12,7 +12,7 @@ pub(crate) struct Removed {
     pub(crate) field: &'static str,
     /// The flag, without dashes.
     pub(crate) flag: &'static str,
-    /// Sentence that says which rule holds now.
+    /// Sentence about the present rule.
     pub(crate) now: &'static str,
     /// The constant, for a field of KubeletConfiguration.
     constant: Option<Constant>,

@@ -190,7 +190,7 @@ pub(super) fn lines<'a>(
     if all <= height {
         return blocks.concat();
     }
-    // Images have precedence over layers. The last line says how much is left out.
+    // Images have precedence over layers. The last line shows how much is left out.
     let mut room = height.saturating_sub(1);
     let heads = blocks.len().min(room);
     room -= heads;

@@ -33,7 +33,7 @@ pub(crate) enum Ended {
     Failed(String),
     /// The user detached.
     Left,
-    /// The reader of the output is gone.
+    /// The reader of the output has closed it.
     Unread,
 }
 

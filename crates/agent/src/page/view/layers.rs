@@ -1,5 +1,5 @@
-//! The picture of shared layers: a row for each group of images, a column for each group of layers, as wide as its layers are large. A table says
-//! the same in words. Pure; called by [`super`].
+//! The picture of shared layers: a row for each group of images, a column for each group of layers, as wide as its layers are
+//! large. A table has the same data as text. Pure; called by [`super`].
 
 use std::collections::HashMap;
 
