@@ -107,7 +107,7 @@ impl PullEngine {
                 let root = lab.disk.join("podman");
                 std::fs::create_dir_all(root.join("tmp"))?;
                 let mut pull = program("podman", &lab.session.work);
-                // Its locks lie here as well, and not in the memory of the machine.
+                // Its locks are in this directory as well, and not in the memory of the machine.
                 let containers = lab.session.work.join("containers.conf");
                 std::fs::write(&containers, "[engine]\nlock_type = \"file\"\n")?;
                 pull.env("CONTAINERS_CONF", &containers).env("TMPDIR", root.join("tmp")).args([
@@ -152,7 +152,7 @@ pub(crate) fn imagelet(lab: &Lab, binary: &Path, durable: bool, command: &str) -
     pull
 }
 
-/// A pull over CRI: the client's own records lie in memory, so that it adds nothing to containerd's time but the question.
+/// Returns a pull over CRI. The client's own records are in memory, so that it adds only the call to containerd's time.
 fn cri_pull(lab: &Lab, containerd: Option<&Containerd>, client: &Path, name: &str) -> Command {
     let mut pull = cri(lab, client, &containerd.map(|c| c.socket.clone()).unwrap_or_default());
     pull.args(["pull", name]);

@@ -1,8 +1,8 @@
 //! Making the files of an image as fast as plain system calls can: the machine's floor for the file part of a pull.
 //!
-//! The list of what is to be made is taken from tar streams beforehand; then, in a process of its own so that its CPU can be
-//! counted, the same files are made with the same sizes and times. It keeps one working directory, so that every name is looked
-//! up once; it reads no content, checks nothing, and is not safe for archives of strangers. `floor.rs` calls it.
+//! The list of files is read from tar streams beforehand. A separate process, whose CPU can be counted, then
+//! creates the same files with the same sizes and times. It keeps one working directory, so that every name is resolved
+//! once; it reads no content, checks nothing, and is not safe for untrusted archives. `floor.rs` calls it.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};

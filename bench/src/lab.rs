@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The place of all runs.
 pub(crate) struct Lab {
     pub(crate) session: BenchSession,
-    /// Where stores lie.
+    /// Directory of the stores.
     pub(crate) disk: PathBuf,
     /// Host and port of the registry.
     pub(crate) registry: String,

@@ -199,7 +199,7 @@ fn program_to_measure(root: &Path, options: &mut BenchOptions) -> anyhow::Result
     Ok(root.join("target/release/imagelet"))
 }
 
-/// Runs a script of the project; its output goes to the terminal.
+/// Runs a script of the project with its output on the terminal.
 fn script(root: &Path, name: &str, args: &[&str]) -> anyhow::Result<()> {
     let path = root.join("scripts").join(name);
     let status =

@@ -1,4 +1,4 @@
-//! Runs one program to its end and says what it took: time, CPU, memory. Daemons are looked at by `proc`.
+//! Runs one program to its end and returns its time, CPU and memory. `proc` measures daemons.
 
 use std::fs;
 use std::process::{Command, Stdio};

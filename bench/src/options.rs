@@ -90,7 +90,7 @@ pub(crate) struct BenchParts {
     pub(crate) memory: Option<u64>,
 }
 
-/// Reads the command line, the program's name first. An error is for people, and `--help` is one.
+/// Reads the command line, the program's name first. An error is a message, and `--help` is one.
 pub(crate) fn parse(args: &[String]) -> Result<BenchOptions, clap::Error> {
     let mut options = BenchOptions::try_parse_from(args)?;
     let wrong = |text: String| BenchOptions::command().error(ErrorKind::ValueValidation, text);

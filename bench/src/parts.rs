@@ -83,7 +83,7 @@ fn ten(images: &[String]) -> Vec<PullName> {
     tags.take(AT_ONCE).collect()
 }
 
-/// The seconds after which a pull was done, by the line that says so.
+/// Returns the duration of a pull in seconds, from its last line.
 fn pulled_in(text: &str, reference: &str) -> Option<f64> {
     let after = text.lines().find_map(|line| line.split_once(&format!("pulled image={reference} duration=")))?.1;
     let word = after.split_ascii_whitespace().next()?;

@@ -65,7 +65,7 @@ pub(crate) fn kib_of(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse().ok()
 }
 
-/// Mount points at and below a directory, in the order in which they can be taken away.
+/// Returns the mount points at and below a directory, in the order in which they can be unmounted.
 pub(crate) fn mounts_below(mounts: &str, directory: &Path) -> Vec<String> {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(1));
     let mut below: Vec<String> = points.filter(|p| Path::new(p).starts_with(directory)).map(str::to_owned).collect();

@@ -28,7 +28,7 @@ const NAMESPACE: &str = "k8s.io";
 
 /// The programs of a containerd.
 pub(crate) struct Programs {
-    /// Version, as it says it: `2.1.9`.
+    /// Version as printed by the program: `2.1.9`.
     pub(crate) version: String,
     /// Their directory; `None`: those of the machine.
     directory: Option<PathBuf>,
@@ -199,7 +199,7 @@ impl RuntimeUnderTest {
         images.pull_image(PullImageRequest::new(reference)).await.with_context(|| format!("pull {reference}"))
     }
 
-    /// Makes a container of an image and starts its process. busybox of the machine lies in it, for images without a shell.
+    /// Creates a container of an image and starts its process. It contains the machine's busybox, for images without a shell.
     pub(crate) async fn start_container(&self, name: &str, image: &str, command: &[&str]) -> anyhow::Result<String> {
         let mut container = ContainerConfig {
             metadata: ContainerMetadata { name: name.to_owned(), attempt: 0 },
@@ -276,7 +276,7 @@ impl RuntimeUnderTest {
     }
 }
 
-/// Where the machine's busybox lies in containers.
+/// Path of the machine's busybox in containers.
 pub(crate) const BUSYBOX: &str = "/busybox-of-imagelet-bench";
 
 /// Starts imagelet before a containerd. A program without the flag of the engine passes pulls on, and is measured all the same.

@@ -24,7 +24,7 @@ use crate::proc::{ProcessStat, mounts_below};
 pub(crate) const JANITOR: &str = "--as-janitor";
 /// How long a daemon has to say that it serves, and a process to end when it is asked to.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Where programs are looked for: not where the caller's shell does, so that runs are alike.
+/// Search path of programs, instead of the caller's, so that runs are alike.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /// A run.
@@ -81,7 +81,7 @@ impl BenchSession {
         writeln!(word, "{line}").context("tell the janitor")
     }
 
-    /// Starts a process which the janitor ends, with its group, should this program not come to it.
+    /// Starts a process, which the janitor ends with its group if this program does not.
     pub(crate) fn spawn(&self, command: &mut Command) -> anyhow::Result<Child> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.spawn().with_context(|| format!("start {name}"))?;
@@ -113,7 +113,7 @@ impl BenchSession {
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Starts a daemon and waits for the line of its standard error that says it serves. Answers its id and that line.
+    /// Starts a daemon and waits until its standard error shows that it serves. Returns its process id and that line.
     pub(crate) fn daemon(&self, command: &mut Command, sign: &'static str) -> anyhow::Result<(u32, String)> {
         let name = Path::new(command.get_program()).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let mut child = self.spawn(command.stdout(Stdio::null()).stderr(Stdio::piped()))?;
@@ -157,7 +157,7 @@ impl Drop for BenchSession {
     }
 }
 
-/// Reads what a daemon says for as long as it lives: every line up to the sign is passed on.
+/// Reads the output of a daemon until its end, and passes on every line up to the sign.
 fn listen(said: impl Read, sign: &str, sender: &mpsc::Sender<(bool, String)>) {
     let mut found = false;
     for line in BufReader::new(said).lines().map_while(Result::ok) {

@@ -14,7 +14,7 @@ use crate::measure::measured;
 use crate::session::program;
 use crate::table::seconds;
 
-/// Images that are looked at, where they are among the chosen ones.
+/// Images with figures, if they are among the chosen ones.
 const SHOWN: &[&str] = &["base", "app", "ml"];
 /// How often each is done.
 const ROUNDS: usize = 3;

@@ -1,6 +1,6 @@
 //! Circles of imports inside the crates: files that need each other in a loop. `deps.rs` calls this with each crate.
 //!
-//! A file needs another if its code or its imports name something that the other defines, however many re-exports lie between. A
+//! A file needs another if its code or its imports name something that the other defines, however many re-exports are between. A
 //! declaration (`mod x;`) and a re-export alone (`pub use`) are no need.
 
 use std::collections::{BTreeMap, BTreeSet};

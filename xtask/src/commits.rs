@@ -19,7 +19,7 @@ const TRAILERS: &[&str] =
     &["acked-by", "cc", "co-authored-by", "reported-by", "reviewed-by", "signed-off-by", "tested-by"];
 /// First words of subjects that are not meant to stay.
 const UNFINISHED: &[&str] = &["amend!", "fixup!", "squash!", "fixup", "wip"];
-/// Verbs by which a subject may begin, after its area. A list, since a noun such as "budget" looks like a verb. Sorted.
+/// Verbs by which a subject may begin, after its area. A list, since a noun such as "budget" has the form of a verb. Sorted.
 const VERBS: &str = "\
     abort accept account acquire adapt add adopt align allow answer append apply ask assert assign attach authenticate authorise \
     authorize avoid back bind block bound break build bump cache call cancel cap carry change check choose clarify clean clear close \

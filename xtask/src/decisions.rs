@@ -1,5 +1,5 @@
-//! The records of decisions: docs/decisions/README.md lists each with its title and date, and a record that a later one replaces says so in its
-//! first lines and in the list.
+//! The records of decisions: docs/decisions/README.md lists each with its title and date, and a record that a later one replaces is
+//! marked in its first lines and in the list.
 //!
 //! Pure; `tidy.rs` reads the files.
 

@@ -1,6 +1,6 @@
 //! The borders between the crates, as data. ARCHITECTURE.md draws them; `deps.rs` holds the workspace to them.
 //!
-//! A new arrow is added here, in a commit that says why, and nowhere else.
+//! A new arrow is added here, in a commit with the reason, and nowhere else.
 
 /// Border of a crate: the dependencies that it may have.
 pub(crate) struct Border {
@@ -266,7 +266,7 @@ pub(crate) const BORDERS: &[Border] = &[
     },
 ];
 
-/// Third-party crates with an owner. `deny.toml` says the same of the ones that matter most.
+/// Third-party crates with an owner. `deny.toml` has the same rule for the most important ones.
 pub(crate) const WRAPPERS: &[Wrapper] = &[
     Wrapper {
         packages: &["tonic", "tonic-prost", "tonic-prost-build", "prost", "prost-types", "protox"],

@@ -82,7 +82,7 @@ impl ModuleTree {
         }
     }
 
-    /// Adds the module in `file`; modules that it declares are looked for in `directory`, which ends with a slash or is empty.
+    /// Adds the module in `file`; modules that it declares are read from `directory`, which ends with a slash or is empty.
     fn add_file(
         &mut self,
         sources: &CrateSources,
@@ -275,7 +275,7 @@ impl<'ast> Visit<'ast> for PathScan {
         }
     }
 
-    // `pub(in path)` says who may see an item, not what the item needs.
+    // `pub(in path)` restricts the visibility of an item, and is not a need of it.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 
@@ -307,7 +307,7 @@ fn attributes(item: &Item) -> &[Attribute] {
     }
 }
 
-/// The name that an item defines. A module is none: its declaration alone says nothing.
+/// Returns the name that an item defines. A module has none: its declaration alone is no definition.
 fn names(item: &Item) -> Option<String> {
     let ident = match item {
         Item::Const(i) => &i.ident,

@@ -1,6 +1,6 @@
 //! `cargo xtask tidy`: walks the tree and holds every file to the habits in `tidy_rules.rs`.
 //!
-//! This file knows where things lie and which rule is for which file; it does not know the rules.
+//! This file knows the paths and which rule applies to which file; it does not know the rules.
 
 use std::ffi::OsStr;
 use std::fs;

@@ -1,8 +1,8 @@
 //! `cargo xtask upstream`: writes docs/upstream-cases.md, the table of the kubelet's test cases and of our tests that mirror
-//! them. `tidy` asks [`check`] whether the page is what would be written, and whether anything is missing.
+//! them. `tidy` asks [`check`] whether the page is up to date, and whether anything is missing.
 //!
-//! The cases upstream stand in `docs/upstream/PACKAGE.txt`, one `test | case | n/a: reason` a line; the reason only
-//! where a case does not apply here. Which test of ours mirrors a case is said where the test is: a text
+//! The cases upstream are in `docs/upstream/PACKAGE.txt`, one `test | case | n/a: reason` a line; the reason only
+//! where a case does not apply here. Which test of ours mirrors a case is marked at the test: a text
 //! `upstream: PACKAGE/TEST/CASE`, as the name of a row in a table of cases, or as a comment above a test.
 
 use std::collections::{BTreeMap, BTreeSet};

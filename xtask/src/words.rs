@@ -1,7 +1,7 @@
-//! Words and phrases that the tree's dialect had, and that are on their way out. `tidy.rs` counts them.
+//! Words and phrases that are being removed from the tree. `tidy.rs` counts them.
 //!
 //! Each part of the tree has a number in [`LEFT`], which only goes down: more than that is an error, and fewer is one until the number is
-//! lowered. The table of what to say instead is under "Language" in the project's guide to style; CONTRIBUTING.md has the glossary.
+//! lowered. The table of replacements is under "Language" in the project's guide to style; CONTRIBUTING.md has the glossary.
 
 use std::cmp::Ordering;
 
@@ -62,7 +62,7 @@ pub(crate) fn part(name: &str) -> &str {
     end.map_or(".", |end| &name[..end])
 }
 
-/// The parts whose count is not what the table says. `found` has for each such word its part of the tree and its place.
+/// Returns the parts whose count differs from the table. `found` has for each such word its part of the tree and its place.
 pub(crate) fn check(found: &[(String, String)], left: &[(&str, usize)]) -> Vec<String> {
     let mut parts: Vec<&str> = found.iter().map(|(p, _)| p.as_str()).chain(left.iter().map(|(p, _)| *p)).collect();
     parts.sort_unstable();
