@@ -25,17 +25,17 @@ pub struct NodeCapacity {
     pub pods: Option<usize>,
 }
 
-/// Why a pod does not run here.
+/// Rejection of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rejection {
-    /// In one word, as in the pod's status.
+    /// Reason in one word, as in the pod's status.
     pub(crate) reason: &'static str,
     /// For people.
     pub(crate) message: String,
 }
 
 impl Rejection {
-    /// Something of the pod that this node does not have.
+    /// Rejects a pod for a feature that this node does not have.
     pub(crate) fn unexpected(message: String) -> Self {
         Self { reason: "UnexpectedAdmissionError", message }
     }
@@ -76,7 +76,7 @@ pub(crate) fn admit(pod: &Pod, object: &Value, active: &[&Pod], node: &NodeCapac
     Ok(())
 }
 
-/// The unit in which a resource is counted: thousandths of cores, else whole ones.
+/// Returns an amount in the unit of its resource: thousandths of cores, else whole ones.
 fn amount(name: &str, quantity: Quantity) -> i64 {
     if name == "cpu" { quantity.milli_value() } else { quantity.value() }
 }

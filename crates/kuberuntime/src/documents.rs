@@ -20,7 +20,7 @@ pub enum DocumentKind {
 }
 
 impl DocumentKind {
-    /// As the kubelet's errors write it.
+    /// Returns the kind as written in the kubelet's errors.
     pub(crate) fn lower_case(self) -> &'static str {
         match self {
             Self::ConfigMap => "configmap",
@@ -60,11 +60,11 @@ pub struct Documents {
 pub struct TokenKey {
     /// Empty: the API server.
     pub audience: String,
-    /// In seconds.
+    /// Lifetime in seconds.
     pub expiration: i64,
 }
 
-/// Why a document cannot be had, in the kubelet's words.
+/// Reason for a missing document, with the kubelet's message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MissingDocument {
     /// The server has not answered: the document may exist.
@@ -80,7 +80,7 @@ impl Documents {
         }
     }
 
-    /// Why a document is not among these.
+    /// Returns the reason for which a document is missing.
     pub(crate) fn missing(&self, kind: DocumentKind, name: &str) -> MissingDocument {
         match self.unknown.contains(&(kind, name.to_owned())) {
             true => MissingDocument::Unknown(kind),
@@ -125,7 +125,7 @@ impl Document {
         }
     }
 
-    /// Everything that can be a file.
+    /// Returns all entries, as files.
     pub(crate) fn files(&self) -> impl Iterator<Item = (&String, &DocumentContent)> {
         self.data.iter().chain(&self.binary)
     }
@@ -147,13 +147,13 @@ impl DocumentContent {
         Self(bytes.into())
     }
 
-    /// The bytes, for the file that holds them.
+    /// Returns the content as bytes, for a file.
     #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The text, where it is one: for a variable.
+    /// Returns the content as text, if it is valid UTF-8, for a variable.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()

@@ -47,30 +47,30 @@ impl std::fmt::Display for SkippedKeys {
     }
 }
 
-/// Why variables cannot be had. The container waits with `CreateContainerConfigError` and this text.
+/// Failure to resolve variables. The container waits with `CreateContainerConfigError` and this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct EnvironmentError(String);
 
 impl Environment {
-    /// The variables, in order.
+    /// Returns the variables, in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &Secret)> {
         self.variables.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// The value of a variable.
+    /// Returns the value of a variable.
     #[must_use]
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.expose())
     }
 
-    /// A command or its arguments, with `$(VAR)` filled in.
+    /// Returns a command or its arguments with `$(VAR)` expanded.
     #[must_use]
     pub(crate) fn filled_in(&self, texts: &[String]) -> Vec<String> {
         texts.iter().map(|text| expand(text, |name| self.get(name))).collect()
     }
 
-    /// A sub-path with its variables; unlike in a command every one of them must be there.
+    /// Expands the variables of a sub-path. Unlike in a command, every variable must exist.
     ///
     /// # Errors
     /// A variable is missing, or the path leads out of the volume.
@@ -150,7 +150,7 @@ pub(crate) fn resolve(
     Ok(environment)
 }
 
-/// The document; `None` if it is absent and optional.
+/// Returns the document, or `None` if it is absent and optional.
 fn find<'d>(
     kind: DocumentKind,
     documents: &'d Documents,
@@ -169,7 +169,7 @@ fn text(kind: DocumentKind, content: &DocumentContent, document: &str, key: &str
     text.ok_or_else(|| EnvironmentError(format!("key {key} in {kind} {document} is not text in UTF-8")))
 }
 
-/// All keys of a document, whose namespace and name are `name`.
+/// Adds all keys of a document, whose namespace and name are `name`.
 fn whole(
     environment: &mut Environment,
     kind: DocumentKind,
@@ -193,7 +193,7 @@ fn whole(
     Ok(())
 }
 
-/// The content of a key of a document; `None` if it is absent and optional.
+/// Returns the content of a key of a document, or `None` if it is absent and optional.
 fn one(
     kind: DocumentKind,
     documents: &Documents,

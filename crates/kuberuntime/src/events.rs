@@ -3,7 +3,7 @@
 
 use image_manager::{EventRecorder, EventRef, EventType, ObjectRef};
 
-/// Something that happened.
+/// An event of a pod or a container.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PodEvent<'a> {
     /// A container was made.
@@ -46,7 +46,7 @@ pub(crate) enum PodEvent<'a> {
     FailedCreatePodSandBox(&'a str),
     /// The status of a sandbox could not be determined.
     FailedPodSandBoxStatus(&'a str),
-    /// There is no network for its sandbox yet: why.
+    /// The network of the sandbox is not ready, with the reason.
     NetworkNotReady(&'a str),
     /// The pod is not valid.
     FailedValidation {

@@ -15,9 +15,9 @@ pub(crate) const CONFIG_HASH_ANNOTATION: &str = "kubernetes.io/config.hash";
 pub(crate) const CONFIG_SOURCE_ANNOTATION: &str = "kubernetes.io/config.source";
 /// Value of that annotation for pods of an API server, as in the kubelet.
 pub const API_SOURCE: &str = "api";
-/// When it was first seen.
+/// Annotation with the time at which the pod was first seen.
 pub(crate) const CONFIG_SEEN_ANNOTATION: &str = "kubernetes.io/config.seen";
-/// On pods, and so on their sandboxes: the absolute path or the address of the manifest.
+/// Annotation of pods, and so of their sandboxes: the absolute path or the URL of the manifest.
 pub const CONFIG_ORIGIN_ANNOTATION: &str = "imagelet.dev/config.origin";
 
 /// Source of a manifest.
@@ -32,7 +32,7 @@ pub enum Origin<'a> {
 }
 
 impl Origin<'_> {
-    /// The kubelet's name of such sources.
+    /// Returns the kubelet's name of such sources.
     #[must_use]
     pub fn source(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ impl Pod {
     }
 }
 
-/// The pod of a manifest, ready to be run on `node`: read, named, with its defaults filled in, and valid.
+/// Converts a manifest to a pod that can be run on `node`: reads it, names it, fills in defaults, and validates it.
 ///
 /// # Errors
 /// Everything that is wrong with it, in the order of the manifest, each place once.
@@ -100,7 +100,7 @@ fn is_source_of_volume(field: &str) -> bool {
     rest.is_some_and(|(_, name)| !name.contains(['.', '[']))
 }
 
-/// The parts of a pod that a node on its own cannot have.
+/// Returns errors for the parts of a pod that need an API server.
 fn needs_server(pod: &Pod) -> FieldErrors {
     let mut errors = FieldErrors::default();
     let lists = [("initContainers", &pod.spec.init_containers), ("containers", &pod.spec.containers)];

@@ -11,18 +11,18 @@ use serde_json::{Value, json};
 use crate::hash::{fnv32a, fnv64a};
 use crate::pod::{Container, ContainerKind, ContainerPort, LifecycleHandler, Pod};
 
-/// On sandboxes and containers: name of the pod. The kubelet's label, as the three below.
+/// Label of sandboxes and containers: name of the pod, as in the kubelet.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
-/// On sandboxes and containers: namespace of the pod.
+/// Label of sandboxes and containers: namespace of the pod.
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
-/// On sandboxes and containers: uid of the pod.
+/// Label of sandboxes and containers: uid of the pod.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
-/// On containers: name within the pod.
+/// Label of containers: name within the pod.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
-/// On sandboxes: the node of the pod, where its name ends in it.
+/// Label of sandboxes: the node of the pod, if the pod's name ends in it.
 pub const NODE: &str = "imagelet.dev/node";
-/// On sandboxes: the names of the pod's normal containers in their order, with commas between them.
+/// Label of sandboxes: the names of the pod's normal containers in order, separated by commas.
 pub const CONTAINERS: &str = "imagelet.dev/containers";
 
 const HASH: &str = "io.kubernetes.container.hash";
@@ -45,7 +45,7 @@ pub(crate) fn container_hash(container: &Container) -> u64 {
     u64::from(fnv32a(text.as_bytes()))
 }
 
-/// The key under which restarts of a container are counted against each other.
+/// Returns the key under which restarts of a container are counted.
 #[must_use]
 pub(crate) fn backoff_key(pod: &Pod, container: &Container) -> String {
     let amounts = |map: &BTreeMap<String, oci::Quantity>| -> Value {
@@ -145,7 +145,7 @@ impl PodOwner {
         Some(Self { uid: get(POD_UID)?, name: get(POD_NAME)?, namespace: get(POD_NAMESPACE)? })
     }
 
-    /// The owner of everything that is made for a pod.
+    /// Returns the owner of all objects of a pod.
     pub(crate) fn of(pod: &Pod) -> Self {
         let metadata = &pod.metadata;
         Self { uid: metadata.uid.clone(), name: metadata.name.clone(), namespace: metadata.namespace.clone() }
@@ -176,7 +176,7 @@ pub struct ContainerInfo {
     pub kind: Option<ContainerKind>,
     /// The hash of what it was made of.
     pub hash: Option<u64>,
-    /// How many were before it.
+    /// Number of earlier runs.
     pub restart_count: u32,
     /// The file of its last message.
     pub termination_message_path: String,

@@ -60,7 +60,7 @@ pub struct ObservedContainer {
     pub image_ref: String,
     /// Image id; empty from older runtimes.
     pub image_id: String,
-    /// Why it is in this state, in one word.
+    /// Reason of the state in one word.
     pub reason: String,
     /// Message of the state; the last message of an ended container.
     pub message: String,
@@ -71,7 +71,7 @@ pub struct ObservedContainer {
 }
 
 impl ObservedContainer {
-    /// How many were before it.
+    /// Returns the number of earlier runs.
     #[must_use]
     pub fn restart_count(&self) -> u32 {
         self.info.restart_count

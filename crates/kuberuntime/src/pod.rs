@@ -62,9 +62,9 @@ pub struct Metadata {
     pub labels: BTreeMap<String, String>,
     /// Annotations; some are read by runtimes.
     pub annotations: BTreeMap<String, String>,
-    /// When its deletion was asked for.
+    /// Time at which the deletion was requested.
     pub deletion_timestamp: Option<jiff::Timestamp>,
-    /// How long it then may take to end.
+    /// Grace period of the deletion in seconds.
     pub deletion_grace_period_seconds: Option<i64>,
     /// Counts the changes of its spec.
     pub generation: Option<i64>,
@@ -86,7 +86,7 @@ impl Pod {
         (pod, errors.in_order_of(value, &FieldPath::default()))
     }
 
-    /// The same of an object of which it is known that it is a pod: items of lists do not say so.
+    /// Reads an object that is known to be a pod, since items of lists have no kind.
     pub(crate) fn read_typed(value: &Value) -> (Self, FieldErrors) {
         let root = FieldPath::default();
         let (template, found) = decode::<PodTemplateSpec>(value, &root);
@@ -110,9 +110,9 @@ impl Pod {
         errors.into_result().map(|()| pod)
     }
 
-    /// The pod in Kubernetes' shape, with the defaults that were filled in and without a status, so that tools which know
-    /// Kubernetes can read it. Fields that were ignored are not in it. Reading it again gives the same pod. Literal values
-    /// of variables are in it, so only its owner may see it.
+    /// Returns the pod as a Kubernetes object, with defaults and without a status, so that tools for
+    /// Kubernetes can read it. Ignored fields are absent. Reading the object gives the same pod. It contains literal values
+    /// of variables, so only its owner may see it.
     #[must_use]
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self.to_api()).expect("types of the API have texts as keys")
@@ -124,7 +124,7 @@ impl Pod {
         format!("{}_{}({})", self.metadata.name, self.metadata.namespace, self.metadata.uid)
     }
 
-    /// Every container with what it is: init, normal, ephemeral.
+    /// Returns every container with its kind: init, normal, ephemeral.
     pub fn all_containers(&self) -> impl Iterator<Item = (ContainerKind, &Container)> {
         let spec = &self.spec;
         let init = spec.init_containers.iter().map(|c| (ContainerKind::Init, c));
@@ -133,7 +133,7 @@ impl Pod {
         init.chain(normal).chain(ephemeral)
     }
 
-    /// The container of this name.
+    /// Returns the container of this name.
     #[must_use]
     pub fn container(&self, name: &str) -> Option<(ContainerKind, &Container)> {
         self.all_containers().find(|(_, container)| container.name == name)
@@ -166,7 +166,7 @@ impl Pod {
         names
     }
 
-    /// The tokens that volumes of the pod are made of.
+    /// Returns the service account tokens of the pod's volumes.
     #[must_use]
     pub fn tokens(&self) -> BTreeSet<TokenKey> {
         self.spec.volumes.iter().flat_map(|volume| VolumeSource::of(volume).tokens()).map(token_key).collect()

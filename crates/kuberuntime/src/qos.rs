@@ -8,7 +8,7 @@ use manifest::NODE_CRITICAL;
 use crate::pod::{Container, Pod, words};
 
 words! {
-    /// How safe a pod is when the node runs out of something.
+    /// Quality of service class of a pod.
     QosClass {
         /// Every container has all that it may use.
         Guaranteed = "Guaranteed",
@@ -23,7 +23,7 @@ words! {
 const GUARANTEED: i64 = -997;
 const BEST_EFFORT: i64 = 1000;
 
-/// The class of a pod. Containers for debugging do not count.
+/// Returns the class of a pod. Ephemeral containers do not count.
 #[must_use]
 pub(crate) fn qos_class(pod: &Pod) -> QosClass {
     const COUNTED: [&str; 2] = ["cpu", "memory"];

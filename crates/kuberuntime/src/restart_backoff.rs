@@ -29,7 +29,7 @@ pub(crate) struct RestartBackoff {
 #[derive(Clone, Debug)]
 struct RestartDelay {
     delay: Duration,
-    /// When the delay was set.
+    /// Time at which the delay was set.
     updated: Timestamp,
     /// The run whose end is waited out, and when that was first seen.
     seen: Option<(String, Timestamp)>,
@@ -37,7 +37,7 @@ struct RestartDelay {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RestartWait {
-    /// Until when.
+    /// End of the wait.
     pub until: Timestamp,
     /// The message of its waiting state, whose reason is `CrashLoopBackOff`.
     pub message: String,

@@ -14,7 +14,7 @@ use api::{Phase, PodIp, PodStatus};
 pub(crate) use containers::CONTAINER_CREATING;
 pub use input::{PodEnd, StatusInput};
 
-/// The status of a pod. A pod that has succeeded or failed stays so.
+/// Computes the status of a pod. A pod that has succeeded or failed keeps its phase.
 #[must_use]
 pub fn pod_status(input: &StatusInput<'_>) -> PodStatus {
     let spec = &input.pod.spec;

@@ -20,7 +20,7 @@ pub(crate) use resources::page_size;
 /// The most bytes that the annotations of an object may have together.
 const ANNOTATIONS: usize = 256 * 1024;
 
-/// Everything that is wrong with a pod.
+/// Validates a pod.
 ///
 /// # Errors
 /// When anything is.
@@ -160,7 +160,7 @@ fn dns(config: &PodDNSConfig, path: &FieldPath, errors: &mut FieldErrors) {
     }
 }
 
-/// A name that may be missing.
+/// Checks a name that may be missing.
 fn report_name(errors: &mut FieldErrors, path: &FieldPath, name: &str, look: impl Fn(&str) -> Vec<String>) {
     if !name.is_empty() {
         report(errors, path, name, look(name));

@@ -23,7 +23,7 @@ pub(crate) struct VolumeFile {
 /// The files of a volume, by their paths below it. No path leads out of the volume.
 pub(crate) type VolumeFiles = BTreeMap<String, VolumeFile>;
 
-/// Why the files of a volume cannot be had.
+/// Failure to get the files of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("volume {volume:?}: {reason}")]
 pub(crate) struct VolumeError {
@@ -40,7 +40,7 @@ struct VolumeFilesMaker<'a> {
     files: VolumeFiles,
 }
 
-/// The files of the pod's volume `name`. `None`: there is no such volume, or it is not made of files like these.
+/// Returns the files of the pod's volume `name`, or `None` if there is no such volume, or none with files like these.
 ///
 /// # Errors
 /// A document or key that must be there is not.
@@ -134,7 +134,7 @@ impl VolumeFilesMaker<'_> {
         Ok(())
     }
 
-    /// A later file replaces an earlier one of its path.
+    /// Adds a file, which replaces an earlier one of the same path.
     fn put(&mut self, path: &str, mode: Option<i32>, content: DocumentContent) -> Result<(), VolumeError> {
         let stays = !path.is_empty() && !path.starts_with('/') && path.split('/').all(|part| part != "..");
         if !stays {

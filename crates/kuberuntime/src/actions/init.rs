@@ -10,7 +10,7 @@ use super::restart::{self, RestartVerdict};
 use crate::observed::{ObservedContainer, ObservedPod};
 use crate::pod::{Container, ContainerKind, Pod};
 
-/// How far the init containers are, and what they need.
+/// Progress of the init containers, and the actions that they require.
 struct InitWalk<'a> {
     pod: &'a Pod,
     probes: &'a ProbeResults,

@@ -9,7 +9,7 @@ pub enum ProbeResult {
     Success,
     /// The failures in a row have reached the failure threshold.
     Failure,
-    /// Nothing yet that counts.
+    /// No result that counts yet.
     Unknown,
 }
 

@@ -2,13 +2,13 @@
 
 use crate::pod::RestartPolicy;
 
-/// Why everything of a pod is stopped.
+/// Reason for which everything of a pod is stopped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PodReason {
     /// Deletion of the pod was requested.
     #[error("it is being deleted")]
     Deleted,
-    /// There is no sandbox, so there is nothing that could go on.
+    /// There is no sandbox.
     #[error("it has no sandbox")]
     NoSandbox,
     /// More than one sandbox is ready.
@@ -34,7 +34,7 @@ pub(crate) enum PodReason {
     NothingRuns,
 }
 
-/// Why a container is started.
+/// Reason for which a container is started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StartReason {
     /// The container was never started.
@@ -77,7 +77,7 @@ pub(crate) enum StartReason {
     StartupFailed,
 }
 
-/// Why a container is not started.
+/// Reason for which a container is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LeaveReason {
     /// The container runs.
@@ -90,7 +90,7 @@ pub(crate) enum LeaveReason {
     Ended { exit_code: i32, policy: RestartPolicy },
 }
 
-/// Why a container is stopped.
+/// Reason for which a container is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum KillReason {
     /// The spec of the container changed.

@@ -59,7 +59,7 @@ pub(super) fn after_failure(pod: &Pod, container: &Container) -> bool {
     policy(pod, container) != RestartPolicy::Never
 }
 
-/// The first rule for an exit code, and where it stands.
+/// Returns the first rule for an exit code, and its index.
 pub(super) fn matching_rule(container: &Container, exit_code: i32) -> Option<(usize, RestartAction)> {
     container.restart_policy_rules.iter().enumerate().find_map(|(index, rule)| {
         let codes = rule.exit_codes.as_ref()?;

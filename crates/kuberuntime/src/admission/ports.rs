@@ -56,7 +56,8 @@ pub(crate) fn conflicts(pod: &Pod, other: &Pod) -> bool {
     host_ports(pod).any(|port| host_ports(other).any(|other| port.conflicts(&other)))
 }
 
-/// The ports of the node that a pod asks for: those of its sidecars and containers. In the network of the node every port of a container is one of the node.
+/// Returns the host ports that a pod requests: those of its sidecars and containers. On the node's network, every container
+/// port is one.
 fn host_ports(pod: &Pod) -> impl Iterator<Item = HostPort<'_>> {
     let in_host_network = pod.host_network();
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());

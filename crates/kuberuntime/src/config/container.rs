@@ -12,7 +12,7 @@ use crate::pod::{Container, ContainerKind, Pod};
 /// Everything that the node adds to a container.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ContainerInput {
-    /// How many were before it.
+    /// Number of earlier runs.
     pub restart_count: u32,
     /// The image ref that the image manager answered.
     pub image_ref: String,
@@ -23,7 +23,7 @@ pub(crate) struct ContainerInput {
     /// Mounts of volumes, of the hosts file and of the termination message file.
     pub mounts: Vec<Mount>,
     pub devices: Vec<Device>,
-    /// Of an ephemeral container: id of the container whose processes it sees.
+    /// ID of the container whose processes an ephemeral container sees.
     pub target_id: Option<String>,
     /// Facts of the node that the sums of resources need.
     pub node: NodeResources,

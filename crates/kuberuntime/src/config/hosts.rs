@@ -17,7 +17,7 @@ const LOCAL: &str = "127.0.0.1\tlocalhost\n\
     fe00::1\tip6-allnodes\n\
     fe00::2\tip6-allrouters\n";
 
-/// The hosts file of a pod with a network of its own.
+/// Returns the hosts file of a pod with a network of its own.
 #[must_use]
 pub(crate) fn hosts_file(pod: &Pod, ips: &[String], name: &PodHostname) -> String {
     let mut text = format!("{HEAD}{LOCAL}");
@@ -33,7 +33,7 @@ pub(crate) fn hosts_file(pod: &Pod, ips: &[String], name: &PodHostname) -> Strin
     text
 }
 
-/// The hosts file of a pod with the node's network: the node's, with the pod's aliases behind.
+/// Returns the hosts file of a pod with the node's network: that of the node, followed by the pod's aliases.
 #[must_use]
 pub(crate) fn managed_hosts_file(pod: &Pod, of_node: &str) -> String {
     let mut text = format!("{HEAD_OF_NODE}{of_node}");

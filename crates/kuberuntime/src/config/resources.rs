@@ -46,12 +46,12 @@ pub(crate) fn linux_resources(pod: &Pod, container: &Container, node: NodeResour
     }
 }
 
-/// The weight of so many thousandths of a core.
+/// Returns the CPU weight of an amount in thousandths of a core.
 fn shares(milli: i64) -> i64 {
     (milli.saturating_mul(1024) / 1000).clamp(*SHARES.start(), *SHARES.end())
 }
 
-/// The time per period of so many thousandths of a core; 0: no limit.
+/// Returns the CPU time per period of an amount in thousandths of a core; 0 for no limit.
 fn quota(milli: i64) -> i64 {
     if milli <= 0 { 0 } else { (milli.saturating_mul(PERIOD) / 1000).max(LEAST_QUOTA) }
 }

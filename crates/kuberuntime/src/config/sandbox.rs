@@ -67,13 +67,13 @@ pub(crate) fn pod_hostname(pod: &Pod, cluster_domain: &str) -> Result<PodHostnam
     if fqdn.len() > LONGEST_HOSTNAME { Err(HostnameError { fqdn }) } else { Ok(PodHostname { hostname: fqdn, domain }) }
 }
 
-/// A name that is too long for a host is cut, and does not end with what a host's cannot end with.
+/// Cuts a name that is too long for a host name, without invalid characters at its end.
 fn shortened(name: &str) -> String {
     let cut = name.get(..LONGEST_LABEL).unwrap_or(name);
     cut.trim_end_matches(['-', '.']).to_owned()
 }
 
-/// The directory of a pod's logs below `root`.
+/// Returns the directory of a pod's logs below `root`.
 #[must_use]
 pub(crate) fn pod_log_directory(root: &str, pod: &Pod) -> String {
     format!("{}/{}", root.trim_end_matches('/'), pod_log_directory_name(&PodOwner::of(pod)))
@@ -85,7 +85,7 @@ pub(crate) fn pod_log_directory_name(pod: &PodOwner) -> String {
     format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)
 }
 
-/// The log of a container below its pod's directory.
+/// Returns the path of a container's log below its pod's log directory.
 #[must_use]
 pub(crate) fn container_log_path(container: &str, restart_count: u32) -> String {
     format!("{container}/{restart_count}.log")
@@ -118,7 +118,7 @@ pub(crate) fn sandbox_config(pod: &Pod, input: SandboxInput) -> PodSandboxConfig
     }
 }
 
-/// The ports of the node that lead to the pod: those of the normal containers and of the sidecars.
+/// Returns the host ports of the pod: those of its containers and sidecars.
 fn port_mappings(pod: &Pod) -> Vec<PortMapping> {
     let sidecars = pod.spec.init_containers.iter().filter(|container| container.is_sidecar());
     let of = |container: &Container| container.ports.iter().filter_map(mapping).collect::<Vec<_>>();
@@ -139,8 +139,8 @@ fn mapping(port: &pod::ContainerPort) -> Option<PortMapping> {
     })
 }
 
-/// With dots between the parts of their names. One that is written with slashes may have dots inside of a part, which
-/// become slashes then.
+/// Returns the sysctls with dots between the parts of their names. A name with slashes may have dots inside of a part, which
+/// become slashes.
 fn sysctls(sysctls: &[Sysctl]) -> BTreeMap<String, String> {
     let dotted = |name: &str| match name.find(['.', '/']) {
         Some(at) if name.as_bytes()[at] == b'/' => name

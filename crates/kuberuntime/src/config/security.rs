@@ -34,7 +34,7 @@ pub(crate) struct ImageUser {
     pub username: String,
 }
 
-/// Why a container that must not be root's is not started.
+/// Reason for which a container that must not run as root is not started.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct NonRootError(String);
@@ -161,7 +161,7 @@ fn is_privileged(container: &Container) -> bool {
     container.security_context.as_ref().is_some_and(|rights| rights.privileged == Some(true))
 }
 
-/// The groups of the pod, with the one to which its volumes belong.
+/// Returns the groups of the pod, with that of its volumes.
 fn groups(pod: &Pod) -> Vec<i64> {
     let rights = &pod.spec.security_context;
     rights.fs_group.iter().chain(rights.supplemental_groups.iter().flatten()).copied().collect()

@@ -26,16 +26,16 @@ use crate::labels::{CONTAINER_NAME, ContainerInfo, POD_NAME, POD_NAMESPACE};
 /// The least time that a container gets to end.
 const MINIMUM_GRACE: Duration = Duration::from_secs(2);
 
-/// How container collection works.
+/// Options of container collection.
 #[derive(Clone)]
 pub struct ContainerGcOptions {
     /// Limits of what is kept.
     pub policy: ContainerGcPolicy,
     /// States of the node's pods.
     pub pods: Arc<dyn PodStates>,
-    /// Where logs are; `None`: they are left alone.
+    /// Directories of logs; `None` keeps all logs.
     pub logs: Option<LogDirectories>,
-    /// How often a round runs.
+    /// Interval between two rounds.
     pub interval: Duration,
     /// The time of day.
     pub wall_clock: WallClock,
@@ -44,7 +44,7 @@ pub struct ContainerGcOptions {
 }
 
 impl ContainerGcOptions {
-    /// The kubelet's defaults, with no source of pods, and logs left alone.
+    /// Returns the kubelet's defaults, without a source of pods and without logs.
     #[must_use]
     pub fn new(wall_clock: WallClock) -> Self {
         Self {
@@ -71,7 +71,7 @@ pub struct ContainerGc {
 }
 
 impl ContainerGc {
-    /// A collector of what is in this runtime.
+    /// Creates a collector for this runtime.
     #[must_use]
     pub fn new(runtime: Arc<dyn RuntimeService>, events: Arc<dyn EventRecorder>, options: ContainerGcOptions) -> Self {
         let policy = RwLock::new(options.policy);

@@ -14,7 +14,7 @@ use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use crate::volumes::place::{OpenDirectory, one_name};
 use crate::volumes::remove::remove_tree;
 
-/// Where logs are.
+/// Directories of logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogDirectories {
     /// Directory with a subdirectory for each pod.
@@ -24,7 +24,7 @@ pub struct LogDirectories {
 }
 
 impl Default for LogDirectories {
-    /// The kubelet's.
+    /// Returns the kubelet's directories.
     fn default() -> Self {
         Self { pods: "/var/log/pods".into(), links: Some("/var/log/containers".into()) }
     }
@@ -69,7 +69,7 @@ const SUFFIX: &str = ".log";
 const LONGEST_NAME: usize = 255;
 
 impl LogOwner {
-    /// Of the name of a directory.
+    /// Parses the name of a pod's log directory.
     fn parse(name: &str) -> Option<Self> {
         let mut parts = name.split('_').filter(|part| !part.is_empty());
         let owner = Self { namespace: parts.next()?.into(), name: parts.next()?.into(), uid: parts.next()?.into() };
@@ -78,7 +78,7 @@ impl LogOwner {
     }
 }
 
-/// The name of the link to a container's log, cut as the kubelet cuts it.
+/// Returns the name of the link to a container's log, cut like in the kubelet.
 pub(crate) fn link_name(pod: &str, namespace: &str, container: &str, id: &str) -> String {
     let mut name = format!("{pod}_{namespace}_{container}-{id}");
     let mut longest = LONGEST_NAME - SUFFIX.len();
@@ -145,7 +145,7 @@ impl LogDirectories {
         }
     }
 
-    /// The numbers of the logs in a container's directory, in order: `3.log`, and those that were turned away from it.
+    /// Returns the numbers of the logs in a container's directory, in order, rotated ones included.
     pub(crate) fn numbers(&self, directory: &Path) -> Vec<u32> {
         let names = self.names_below(directory).unwrap_or_default();
         let number = |name: &str| {
@@ -158,7 +158,7 @@ impl LogDirectories {
         numbers
     }
 
-    /// The names in a directory of the pods' directory that no link leads to.
+    /// Returns the names in a directory below that of the pods. Links are not followed.
     fn names_below(&self, directory: &Path) -> io::Result<Vec<String>> {
         let Ok(below) = directory.strip_prefix(&self.pods) else { return Ok(Vec::new()) };
         let mut opened = OpenDirectory::open(&self.pods)?;
@@ -169,10 +169,10 @@ impl LogDirectories {
         opened.names()
     }
 
-    /// Makes a link to a container's log, which is below the pods' directory; one that was there gives way.
+    /// Creates a link to a container's log, which is below the pods' directory, and replaces an existing one.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// The link cannot be created.
     pub(crate) fn link(&self, name: &str, log: &Path) -> io::Result<()> {
         let Some(links) = &self.links else { return Ok(()) };
         self.remove_link(name)?;
@@ -180,7 +180,7 @@ impl LogDirectories {
         std::os::unix::fs::symlink(log, links.join(one_name(name)?))
     }
 
-    /// Removes the logs of a pod with the links to them. What is not the pod's stays.
+    /// Removes the logs of a pod with the links to them, and nothing else.
     ///
     /// # Errors
     /// The first entry that could not be removed; the rest is removed.
@@ -196,11 +196,11 @@ impl LogDirectories {
         result
     }
 
-    /// The links that lead below a directory.
+    /// Returns the links to files below a directory.
     fn links_below(&self, directory: &Path) -> io::Result<Vec<String>> {
         let Some(links) = &self.links else { return Ok(Vec::new()) };
-        let leads_there = |name: &str| fs::read_link(links.join(name)).is_ok_and(|to| to.starts_with(directory));
-        let names = entries(links)?.into_iter().filter(|(name, kind)| kind.is_symlink() && leads_there(name));
+        let is_below = |name: &str| fs::read_link(links.join(name)).is_ok_and(|to| to.starts_with(directory));
+        let names = entries(links)?.into_iter().filter(|(name, kind)| kind.is_symlink() && is_below(name));
         Ok(names.map(|(name, _)| name).collect())
     }
 
@@ -235,7 +235,7 @@ impl LogDirectories {
     }
 }
 
-/// The directory below `root`, step by step and over no link; `None`: it is not there, or only over a link.
+/// Opens the directory below `root` without following links. Returns `None` if it is absent or behind a link.
 fn open_below(root: &Path, names: &[&OsStr]) -> io::Result<Option<OwnedFd>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let missing = |error: rustix::io::Errno| {

@@ -32,7 +32,7 @@ impl ContainerPlan {
         parts.into_iter().flat_map(|(word, rows)| rows.iter().map(move |row| (word, row)))
     }
 
-    /// How many things go.
+    /// Returns the number of objects to remove.
     #[must_use]
     pub fn removals(&self) -> usize {
         self.rows().filter(|(_, row)| row.verdict.removes()).count()
@@ -54,7 +54,7 @@ pub struct GcRow {
     /// Uid of its pod, where it is known.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub pod_uid: String,
-    /// When it was made, where it is known.
+    /// Time of its creation, if that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created_at: Option<Timestamp>,
     /// The decision, with its reason.
@@ -76,7 +76,7 @@ pub enum GcVerdict {
     Keep(KeepReason),
 }
 
-/// Why something is removed.
+/// Reason for a removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemovalReason {
     /// The pod is deleted and has ended, or no source has it: [`PodStates::content_removable`](super::PodStates::content_removable).
@@ -99,7 +99,7 @@ pub enum RemovalReason {
     Dangling,
 }
 
-/// Why something is kept.
+/// Reason for which an object is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeepReason {
     /// A container that runs is never removed.
@@ -125,7 +125,7 @@ pub enum KeepReason {
     /// The newest sandbox of a pod that still exists.
     #[error("it is the newest of its pod")]
     Newest,
-    /// Not every source of pods is ready, so that a pod may only be late.
+    /// A source of pods is not ready, so the pod may not have been reported yet.
     #[error("which pods there should be is not known, or not yet")]
     SourcesNotReady,
     /// A log directory whose pod still exists, or has running containers.
@@ -134,7 +134,7 @@ pub enum KeepReason {
     /// The log of a running container may be in rotation at this moment.
     #[error("its container has not ended")]
     NotEnded,
-    /// Not the type of file that its name stands for.
+    /// A file type that does not match the name.
     #[error("it is no pod's by its name")]
     Foreign,
 }
@@ -207,7 +207,7 @@ impl ContainerGcReport {
         [&self.containers, &self.sandboxes, &self.log_directories, &self.log_links].iter().all(|rows| rows.is_empty())
     }
 
-    /// All failures in one line; `None` if there are none.
+    /// Returns all failures in one line; `None` if there are none.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
         let texts: Vec<String> = self.errors.iter().map(chain).collect();
@@ -238,17 +238,17 @@ pub enum ContainerGcError {
         what: &'static str,
         /// Id of the container or sandbox.
         id: String,
-        /// Why it stays.
+        /// The error of the runtime.
         source: cri_api::Error,
     },
-    /// Something of the logs stays, or their directory cannot be read.
+    /// Logs were not removed, or their directory cannot be read.
     #[error("{what} {name}")]
     Logs {
         /// The step that failed, for example `remove link`.
         what: &'static str,
         /// Path, name in its directory, or id of the container.
         name: String,
-        /// Why they stay.
+        /// The error of the file system.
         source: std::io::Error,
     },
     /// The process ends.
@@ -256,7 +256,7 @@ pub enum ContainerGcError {
     ShuttingDown,
 }
 
-/// An error with its causes, in one line.
+/// Returns an error with its causes, in one line.
 fn chain(error: &ContainerGcError) -> String {
     match std::error::Error::source(error) {
         Some(cause) => format!("{error}: {cause}"),

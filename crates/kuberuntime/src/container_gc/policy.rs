@@ -8,11 +8,11 @@ use jiff::SignedDuration;
 /// Limits of what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContainerGcPolicy {
-    /// How long ago a container must have been made (`minimum-container-ttl-duration`).
+    /// Minimum age of a container (`minimum-container-ttl-duration`).
     pub min_age: Duration,
-    /// How many stay of one container of a pod (`maximum-dead-containers-per-container`); `None`: all.
+    /// Maximum number of dead runs of one container of a pod (`maximum-dead-containers-per-container`); `None` for no limit.
     pub max_per_pod_container: Option<usize>,
-    /// How many stay on the node (`maximum-dead-containers`); `None`: all.
+    /// Maximum number of dead containers on the node (`maximum-dead-containers`); `None` for no limit.
     pub max_containers: Option<usize>,
 }
 
@@ -22,7 +22,7 @@ impl Default for ContainerGcPolicy {
     }
 }
 
-/// Why values are no policy.
+/// Values that are not a valid policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ContainerGcPolicyError {
     /// An age below zero.
@@ -31,7 +31,7 @@ pub enum ContainerGcPolicyError {
 }
 
 impl ContainerGcPolicy {
-    /// The policy of the kubelet's values: a number below zero is no limit.
+    /// Creates a policy from the kubelet's values: a number below zero is no limit.
     ///
     /// # Errors
     /// An age below zero.
@@ -49,7 +49,7 @@ impl ContainerGcPolicy {
     }
 }
 
-/// As Go prints a duration of a second or more: `1m0s`, `1.5s`.
+/// Formats a duration of a second or more like Go: `1m0s`, `1.5s`.
 fn go(time: Duration) -> String {
     let (hours, minutes) = (time.as_secs() / 3600, time.as_secs() / 60 % 60);
     let seconds = format!("{}.{:09}", time.as_secs() % 60, time.subsec_nanos());

@@ -22,7 +22,7 @@ pub(crate) struct GcInventory {
     pub logs: LogInventory,
 }
 
-/// How much is removed.
+/// Scope of a round.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum GcScope {
     /// All beyond the limits of the policy, and the remains of removed pods.
@@ -283,7 +283,7 @@ fn timestamp(nanoseconds: i64) -> Option<Timestamp> {
     Timestamp::from_nanosecond(nanoseconds.into()).ok()
 }
 
-/// How long ago; `None`: not yet.
+/// Returns the age of an object; `None` for a time in the future.
 fn age(created_at: i64, now: Timestamp) -> Option<Duration> {
     Duration::try_from(now.duration_since(timestamp(created_at)?)).ok()
 }

@@ -74,7 +74,7 @@ impl PodField {
         Some(field)
     }
 
-    /// The value. What the pod does not have is empty.
+    /// Returns the value, which is empty if the pod does not have the field.
     pub(crate) fn value(&self, pod: &Pod, context: &PodContext) -> String {
         let metadata = &pod.metadata;
         match self {
@@ -105,7 +105,7 @@ fn lines(map: &std::collections::BTreeMap<String, String>) -> String {
     text
 }
 
-/// A text in quotes as the downward API writes it.
+/// Returns a text in quotes, as in the downward API.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -167,7 +167,7 @@ impl ContainerAmount {
         self.resource == "cpu"
     }
 
-    /// The value in units of the divisor, rounded up. A limit that is not set is what the node has.
+    /// Returns the value in units of the divisor, rounded up. A limit that is not set is that of the node.
     pub(crate) fn value(&self, container: &Container, divisor: Quantity, context: &PodContext) -> i64 {
         let resources = &container.resources;
         let node = match self.resource.as_str() {

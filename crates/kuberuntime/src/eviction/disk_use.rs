@@ -63,7 +63,7 @@ pub(crate) struct ContainerDiskUse {
 }
 
 impl ContainerDiskUse {
-    /// The bytes of the writable layer and the logs, or the reason for which they are not known.
+    /// Returns the bytes of the writable layer and the logs, or the reason for which they are unknown.
     pub(super) fn bytes(&self) -> Result<u64, &str> {
         Ok(self.writable_layer.bytes.saturating_add(self.logs.amount()?.bytes))
     }
@@ -80,7 +80,7 @@ pub(crate) struct PodDiskUse {
 }
 
 impl PodDiskUse {
-    /// The sum of everything, or the reason for which it is not known.
+    /// Returns the sum of all parts, or the reason for which it is unknown.
     pub(super) fn total(&self) -> Result<DiskAmount, &str> {
         let mut total = DiskAmount::default();
         for container in self.containers.values() {
@@ -92,7 +92,7 @@ impl PodDiskUse {
         Ok(total)
     }
 
-    /// The trees that were measured on this node.
+    /// Returns the trees that were measured on this node.
     pub(super) fn trees(&self) -> impl Iterator<Item = &DiskUse> {
         self.containers.values().map(|container| &container.logs).chain(self.volumes.values())
     }

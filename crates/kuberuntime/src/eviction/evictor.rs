@@ -27,7 +27,7 @@ use crate::volumes::Volumes;
 use crate::volumes::place::OpenDirectory;
 use crate::workers::{PodAgent, WorkerState};
 
-/// How often the limits of pods are checked: only pods that have any are measured.
+/// Interval of the checks of pods' limits. Only pods with limits are measured.
 const LIMITS: Duration = Duration::from_secs(30);
 /// Longest wait for an evicted pod before the next one is chosen.
 const CLEANUP: Duration = Duration::from_secs(30);
@@ -76,7 +76,7 @@ impl Evictor {
         }
     }
 
-    /// The disk use of the pods that may be evicted and that `counts` accepts.
+    /// Returns the disk use of the pods that may be evicted and that `counts` accepts.
     async fn measured(&self, counts: fn(&Pod) -> bool) -> Vec<PodDiskUse> {
         let Some(agent) = self.parts.agent.get() else { return Vec::new() };
         let running = agent.pods().into_iter().filter(|view| view.state == WorkerState::Syncing);
@@ -181,7 +181,7 @@ fn disk_use(
     Some(PodDiskUse { pod, containers, volumes: on_disk })
 }
 
-/// The directory of a container's logs.
+/// Opens the directory of a container's logs.
 fn open_logs(logs: &str, pod: &Pod, container: &str) -> io::Result<OpenDirectory> {
     OpenDirectory::open(Path::new(logs))?.child(&pod_log_directory_name(&PodOwner::of(pod)))?.child(container)
 }

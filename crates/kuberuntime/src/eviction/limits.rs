@@ -14,7 +14,7 @@ pub(super) fn has_limits(pod: &Pod) -> bool {
     of_volumes || pod.spec.containers.iter().any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE))
 }
 
-/// The message of the first limit that a pod exceeds. Disk use that cannot be measured exceeds every limit.
+/// Returns the message of the first limit that a pod exceeds. Disk use that cannot be measured exceeds every limit.
 #[must_use]
 pub(crate) fn exceeded_limit(of: &PodDiskUse) -> Option<String> {
     let pod = &of.pod;
@@ -51,12 +51,12 @@ pub(crate) fn exceeded_limit(of: &PodDiskUse) -> Option<String> {
     None
 }
 
-/// The message about disk use that is not known, which the kubelet does not have.
+/// Returns the message about disk use that is unknown, which the kubelet does not have.
 fn unmeasurable(subject: &str, limit: &str, reason: &str) -> String {
     format!("{subject} could not be measured and counts as more than {limit}: {reason}. ")
 }
 
-/// The limit of an `emptyDir` on disk. The kernel enforces those in memory; a limit of zero is none.
+/// Returns the limit of an `emptyDir` on disk. The kernel enforces limits in memory; a limit of zero is none.
 fn empty_dir_limit(volume: &Volume) -> Option<Quantity> {
     match VolumeSource::of(volume) {
         VolumeSource::EmptyDir(directory) if !is_in_memory(directory) => {

@@ -6,7 +6,7 @@ use oci::Quantity;
 use super::EPHEMERAL_STORAGE;
 use super::disk_use::PodDiskUse;
 
-/// A number of bytes as a quantity.
+/// Returns a number of bytes as a quantity.
 pub(super) fn bytes(value: u64) -> Quantity {
     Quantity::bytes(i64::try_from(value).unwrap_or(i64::MAX))
 }

@@ -28,7 +28,7 @@ impl From<&EvictionCause> for Measure {
 }
 
 impl Measure {
-    /// The amount of a pod, in bytes or inodes; `None` if a part that counts cannot be measured.
+    /// Returns the amount of a pod, in bytes or inodes; `None` if a part that counts cannot be measured.
     fn amount(self, of: &PodDiskUse) -> Option<i128> {
         let unit = |amount: super::DiskAmount| i128::from(if self.inodes { amount.inodes } else { amount.bytes });
         let mut sum = 0;
@@ -43,7 +43,7 @@ impl Measure {
         Some(sum)
     }
 
-    /// The amount that a pod requested. Inodes cannot be requested.
+    /// Returns the amount that a pod requested. Inodes cannot be requested.
     fn requested(self, pod: &Pod) -> i128 {
         if self.inodes {
             return 0;

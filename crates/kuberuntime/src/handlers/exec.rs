@@ -9,7 +9,7 @@ use crate::environment::expand;
 use crate::pod::{EnvSource, EnvVar};
 use crate::probe::ProbeOutcome;
 
-/// As much of a program's output as is shown.
+/// Maximum number of bytes of a program's output that are shown.
 const MAX_OUTPUT: usize = 10 << 10;
 /// A runtime that reports a timeout this much too late did not watch the program.
 const RUNTIME_LATE: Duration = Duration::from_secs(30);
@@ -75,7 +75,7 @@ pub(super) async fn hook(
     ))
 }
 
-/// A probe's command with what the container's own variables say, as far as they are written in the manifest.
+/// Returns a probe's command with the variables that the manifest sets in the container expanded.
 pub(super) fn expanded(command: &[String], env: &[EnvVar]) -> Vec<String> {
     let value_of = |name: &str| {
         let variable = env.iter().rfind(|variable| variable.name == name)?;

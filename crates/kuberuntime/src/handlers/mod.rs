@@ -14,7 +14,7 @@ use crate::probe::{self, HttpGet, ProbeOutcome, ProbeReply};
 pub(crate) use target::HandlerTarget;
 use target::HostPort;
 
-/// As often as a question is asked that the runtime does not take.
+/// Maximum number of attempts of a call that the runtime does not accept.
 const ATTEMPTS: usize = 3;
 
 /// Runs hooks and asks probes.
@@ -149,8 +149,8 @@ fn request<'a>(
     HttpGet { tls, host, port, path: http.path.as_deref().unwrap_or_default(), headers, purpose, timeout: None }
 }
 
-/// As in the kubelet, any answer is a good one, and a server that speaks no TLS is asked again without it and without
-/// credentials.
+/// Runs an HTTP hook. As in the kubelet, any response is a success, and a server without TLS is requested again without it and
+/// without credentials.
 async fn hook_http(http: &HTTPGetAction, target: &HandlerTarget<'_>) -> Result<(), String> {
     let HostPort { host, port } = HostPort::of(http.host.as_deref(), &http.port, target)?;
     let mut headers = headers(http);

@@ -18,7 +18,7 @@ pub(crate) struct HandlerTarget<'a> {
 }
 
 impl<'a> HandlerTarget<'a> {
-    /// A container of a pod whose address is `ip`.
+    /// Creates the target for a container of a pod with address `ip`.
     #[must_use]
     pub(crate) fn new(container: &'a Container, container_id: &'a str, ip: Option<&'a str>, pod: &'a str) -> Self {
         Self { container_id, name: &container.name, ports: &container.ports, env: &container.env, ip, pod }

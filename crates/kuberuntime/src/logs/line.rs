@@ -39,7 +39,7 @@ impl<'a> LogLine<'a> {
         self.time.parse().ok()
     }
 
-    /// The time as people are shown it: with all digits, so that columns stay in place.
+    /// Returns the time for output: with all digits, so that columns are aligned.
     pub(crate) fn shown_time(&self) -> String {
         let (seconds, rest) = self.time.split_at_checked(19).unwrap_or((self.time, ""));
         let (digits, zone) = match rest.strip_prefix('.') {

@@ -41,7 +41,7 @@ pub enum LogStep {
     UpToDate,
     /// No more bytes are wanted.
     Full,
-    /// There is more to read; of [`LogReader::part`] alone.
+    /// More data is available; only of [`LogReader::part`].
     More,
 }
 
@@ -86,7 +86,7 @@ struct LogSegment {
 enum LongLine {
     /// Text of a container; `partial` if the container's line continues after it.
     Text { partial: bool },
-    /// Of another format.
+    /// A line of another format.
     Foreign,
 }
 
@@ -341,7 +341,7 @@ impl LogReader {
         Ok(LogStep::UpToDate)
     }
 
-    /// The end of a file: what was begun has no other end.
+    /// Handles the end of a file, which also ends an incomplete line.
     fn end_of_file(&mut self, out: &mut dyn Write) -> io::Result<()> {
         let line = std::mem::take(&mut self.begun);
         if !line.is_empty() {

@@ -129,7 +129,7 @@ impl LogRotator {
         report
     }
 
-    /// The logs of our containers that run.
+    /// Returns the logs of our running containers.
     async fn logs(&self) -> cri_api::Result<Vec<ContainerLog>> {
         let ours: BTreeSet<String> = self
             .runtime
@@ -145,7 +145,7 @@ impl LogRotator {
         Ok(ours.filter_map(|container| self.log(container)).collect())
     }
 
-    /// Where the log of a container is that was made by the same rules.
+    /// Returns the log of a container, if its path follows our rules.
     fn log(&self, container: &Container) -> Option<ContainerLog> {
         let owner = PodOwner::from_labels(&container.labels)?;
         let info = ContainerInfo::read(&container.labels, &container.annotations);

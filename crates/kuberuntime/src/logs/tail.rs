@@ -15,7 +15,7 @@ const CHUNK: usize = 64 << 10;
 /// Number of bytes of a line that are enough to classify it.
 const HEAD: usize = 64;
 
-/// How lines are counted, from the last one on.
+/// Counts lines from the last one on.
 #[derive(Debug)]
 struct LineCount {
     lines: u64,
@@ -33,8 +33,8 @@ impl LineCount {
     }
 }
 
-/// Where the last `wanted` lines of the first `end` bytes begin, and how many there are. `continued`: what was found in a newer
-/// file begins with its first byte, so that the last line here may be part of it.
+/// Returns the start of the last `wanted` lines of the first `end` bytes, and their number. `continued` is true if the lines of
+/// a newer file begin with its first byte, so that the last line of this file may continue there.
 pub(super) fn start(file: &File, end: u64, wanted: u64, continued: bool) -> io::Result<(u64, u64)> {
     if end == 0 || (wanted == 0 && !continued) {
         return Ok((end, 0));
@@ -81,7 +81,7 @@ fn take(file: &File, from: u64, end: u64, wanted: u64, count: &mut LineCount) ->
     Ok(count.lines <= wanted)
 }
 
-/// How many lines a compressed file has that end in it, and whether there is one more, which does not.
+/// Returns the number of complete lines of a compressed file, and whether an incomplete one follows.
 pub(super) fn count_compressed(file: File) -> io::Result<(u64, bool)> {
     let mut read = BufReader::with_capacity(CHUNK, MultiGzDecoder::new(file));
     let (mut lines, mut head, mut open) = (0, Vec::with_capacity(HEAD), false);

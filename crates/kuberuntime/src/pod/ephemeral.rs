@@ -3,7 +3,7 @@
 
 use k8s_openapi::api::core::v1 as api;
 
-/// A container for debugging as a container like the others, and the container whose processes it sees.
+/// Converts an ephemeral container to a container, and returns the container whose processes it sees.
 pub(super) fn of_ephemeral(ephemeral: api::EphemeralContainer) -> (api::Container, Option<String>) {
     let container = api::Container {
         args: ephemeral.args,
@@ -35,7 +35,7 @@ pub(super) fn of_ephemeral(ephemeral: api::EphemeralContainer) -> (api::Containe
     (container, ephemeral.target_container_name)
 }
 
-/// The opposite of [`of_ephemeral`].
+/// Reverses [`of_ephemeral`].
 pub(super) fn to_ephemeral(
     container: api::Container,
     target_container_name: Option<String>,

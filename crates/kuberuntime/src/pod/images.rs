@@ -23,7 +23,7 @@ pub struct PodImage<'a> {
     pub name: &'a str,
     /// Image as written.
     pub image: &'a str,
-    /// When to pull it.
+    /// Pull policy of the image.
     pub policy: PullPolicy,
 }
 
@@ -40,7 +40,7 @@ impl PodImage<'_> {
 }
 
 impl Pod {
-    /// Every image that the pod needs: those of volumes, of ephemeral, init and normal containers.
+    /// Returns every image that the pod needs: those of volumes, of ephemeral, init and normal containers.
     #[must_use]
     pub fn images(&self) -> Vec<PodImage<'_>> {
         let spec = &self.spec;

@@ -50,7 +50,7 @@ pub(crate) struct DocumentFiles<'a> {
 }
 
 impl<'a> VolumeSource<'a> {
-    /// The source of a volume; the first one where several are set.
+    /// Returns the source of a volume; the first one if several are set.
     pub(crate) fn of(volume: &'a Volume) -> Self {
         all_sources(volume).next().map_or(Self::EmptyDir(&PLAIN_DIRECTORY), |(_, source)| source)
     }
@@ -77,7 +77,7 @@ impl<'a> VolumeSource<'a> {
         own.into_iter().chain(parts)
     }
 
-    /// The tokens of the pod's service account that the volume is made of.
+    /// Returns the tokens of the pod's service account in the volume.
     pub(crate) fn tokens(self) -> impl Iterator<Item = &'a ServiceAccountTokenProjection> {
         self.parts().filter_map(|part| match part {
             ProjectedSource::ServiceAccountToken(token) => Some(token),
@@ -141,7 +141,7 @@ pub(crate) enum ProjectedSource<'a> {
     DownwardApi(&'a [DownwardAPIVolumeFile]),
     /// A token, which an API server makes.
     ServiceAccountToken(&'a ServiceAccountTokenProjection),
-    /// Not one of those, but this many. It does not pass validation.
+    /// None or several of those, with their number. Validation refuses it.
     Unclear(usize),
 }
 
@@ -231,7 +231,7 @@ pub(crate) fn is_in_memory(directory: &EmptyDirVolumeSource) -> bool {
     directory.medium.as_deref() == Some("Memory")
 }
 
-/// How large an empty directory may become.
+/// Returns the size limit of an `emptyDir`.
 pub(crate) fn size_limit(directory: &EmptyDirVolumeSource) -> Option<Quantity> {
     directory.size_limit.as_ref()?.0.parse().ok()
 }

@@ -27,9 +27,9 @@ pub struct PodSpec {
     pub ephemeral_containers: Vec<EphemeralContainer>,
     /// Treatment of containers that have ended; `Always` by default.
     pub restart_policy: Option<RestartPolicy>,
-    /// How long containers may take to end.
+    /// Grace period of containers in seconds.
     pub termination_grace_period_seconds: Option<i64>,
-    /// How long the pod may run at all.
+    /// Maximum run time of the pod in seconds.
     pub active_deadline_seconds: Option<i64>,
     /// Source of the pod's name servers.
     pub dns_policy: Option<DnsPolicy>,
@@ -70,7 +70,7 @@ pub struct PodSpec {
 }
 
 impl PodSpec {
-    /// The restart policy that is in force.
+    /// Returns the restart policy that is in force.
     #[must_use]
     pub fn restart_policy(&self) -> RestartPolicy {
         self.restart_policy.unwrap_or(RestartPolicy::Always)
@@ -84,7 +84,7 @@ pub struct Container {
     pub name: String,
     /// Image as written.
     pub image: String,
-    /// When to pull it.
+    /// Pull policy of the image.
     pub image_pull_policy: Option<PullPolicy>,
     /// Program, instead of the image's.
     pub command: Vec<String>,

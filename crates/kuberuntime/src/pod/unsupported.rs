@@ -278,8 +278,8 @@ mod tests {
 
     use super::*;
 
-    /// A field that a later version of the API adds is read without an error. It has to be acted upon, refused or ignored
-    /// before its number changes here.
+    /// Fails if a later version of the API has a new field: it must be implemented, refused or ignored before the number is
+    /// changed here.
     #[test]
     fn no_field_of_the_api_is_passed_over() {
         let counts = [

@@ -10,7 +10,7 @@ macro_rules! words {
         pub enum $name { $($(#[$word_doc])* $word,)+ }
 
         impl $name {
-            /// The name as manifests write it.
+            /// Returns the name as in manifests.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$word => $text,)+ }
@@ -104,7 +104,7 @@ words! {
     MountPropagation {
         /// Neither way; the default.
         None = "None",
-        /// From the node into the container.
+        /// Mounts are propagated from the node into the container.
         HostToContainer = "HostToContainer",
         /// Both ways.
         Bidirectional = "Bidirectional",
@@ -116,9 +116,9 @@ words! {
     RecursiveReadOnly {
         /// Mounts below stay writable; the default.
         Disabled = "Disabled",
-        /// Where the runtime can.
+        /// Read-only all the way down, if the runtime supports that.
         IfPossible = "IfPossible",
-        /// Or the container does not start.
+        /// Read-only all the way down; otherwise the container does not start.
         Enabled = "Enabled",
     }
 }
@@ -134,7 +134,7 @@ words! {
 }
 
 words! {
-    /// How the exit code of a container is compared with those of a restart rule.
+    /// Comparison of the exit code of a container with those of a restart rule.
     ExitCodeOperator {
         /// The exit code is one of the values.
         In = "In",
@@ -144,11 +144,11 @@ words! {
 }
 
 words! {
-    /// How an HTTP request is made.
+    /// Scheme of an HTTP request.
     Scheme {
-        /// In plain text.
+        /// Plain text.
         Http = "HTTP",
-        /// In TLS, whose certificate is not checked.
+        /// TLS without verification of the certificate.
         Https = "HTTPS",
     }
 }
@@ -176,7 +176,7 @@ words! {
 }
 
 words! {
-    /// How much of `/proc` a container sees.
+    /// The part of `/proc` that a container sees.
     ProcMount {
         /// The usual masking of the runtime.
         Default = "Default",
@@ -220,7 +220,7 @@ words! {
 }
 
 impl ContainerKind {
-    /// The field of the spec.
+    /// Returns the field of the spec.
     #[must_use]
     pub fn field(self) -> &'static str {
         match self {

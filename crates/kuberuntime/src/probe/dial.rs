@@ -9,7 +9,7 @@ use tokio::net::{TcpStream, lookup_host};
 
 use super::ProbeReply;
 
-/// A host and a port as URLs and headers write them.
+/// Joins a host and a port, as in URLs and headers.
 pub(crate) fn join(host: &str, port: u16) -> String {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V6(address)) => format!("[{address}]:{port}"),
@@ -40,7 +40,7 @@ pub(crate) async fn dial(host: &str, port: u16) -> Result<TcpStream, String> {
     Err(last)
 }
 
-/// The system's words, without its number and with a small first letter.
+/// Returns the system's message without its number, and in lower case.
 pub(crate) fn plain(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error ").next().unwrap_or(&text);

@@ -20,7 +20,7 @@ use super::dial::{dial, plain};
 
 /// A request, and how far its redirects are followed.
 pub(crate) struct Exchange<'a> {
-    /// Where to: `http` or `https`, with a host.
+    /// Target of the request: `http` or `https`, with a host.
     pub(crate) url: &'a Url,
     /// Path and query as they are sent.
     pub(crate) target: &'a str,
@@ -28,7 +28,7 @@ pub(crate) struct Exchange<'a> {
     pub(crate) headers: HeaderMap,
     /// For `https`.
     pub(crate) tls: Arc<ClientConfig>,
-    /// As much of the body as is read.
+    /// Maximum number of bytes of the body that are read.
     pub(crate) limit: usize,
     /// Becomes true when the head of the answer is there.
     pub(crate) head_seen: &'a AtomicBool,
@@ -38,11 +38,11 @@ pub(crate) struct Reply {
     pub(crate) status: StatusCode,
     pub(crate) location: Option<String>,
     pub(crate) body: Vec<u8>,
-    /// There was more of the body than was wanted.
+    /// True if the body was longer than the limit.
     pub(crate) cut: bool,
 }
 
-/// Why there is no answer.
+/// Failure of a request without a response.
 #[derive(Debug)]
 pub(crate) struct NoReply {
     pub(crate) text: String,

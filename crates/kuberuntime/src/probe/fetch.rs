@@ -20,7 +20,7 @@ use super::{percent_decoded, shown, tls};
 
 const MAX_REDIRECTS: usize = 10;
 
-/// Why a document could not be fetched, with the URL without its secrets.
+/// Failure to fetch a document, with the URL without its secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct FetchError(String);
@@ -143,12 +143,12 @@ fn plain_headers() -> HeaderMap {
     HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static("*/*")), (USER_AGENT, agent)])
 }
 
-/// Without user, password, query and fragment.
+/// Returns the URL without user, password, query and fragment.
 fn public(url: &Url) -> String {
     format!("{}{}", url.origin().ascii_serialization(), url.path())
 }
 
-/// The part of a text that is no URL which can be shown.
+/// Returns the part of an invalid URL that can be shown.
 fn before_query(text: &str) -> String {
     let text = text.split(['?', '#']).next().unwrap_or_default();
     match text.rsplit_once('@') {

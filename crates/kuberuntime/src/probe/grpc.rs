@@ -17,7 +17,7 @@ const MAX_MESSAGE: usize = 64 << 10;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_FACTOR: f64 = 1.6;
 
-/// How the call ended, but well.
+/// Status of a call that did not succeed.
 struct GrpcStatus {
     code: u32,
     message: String,
@@ -126,7 +126,7 @@ async fn call(
     }
 }
 
-/// The request: a message that holds the name of the service.
+/// Returns the request: a message with the name of the service.
 fn question(service: &str) -> Bytes {
     let mut message = Vec::with_capacity(service.len() + 6);
     if !service.is_empty() {
@@ -143,7 +143,7 @@ fn question(service: &str) -> Bytes {
     [&[0][..], &length.to_be_bytes(), &message].concat().into()
 }
 
-/// The status that an answer holds; 0 where it holds none.
+/// Returns the status in a response; 0 if there is none.
 fn answer(mut frame: Bytes) -> Result<u64, GrpcStatus> {
     let bad = |what: &str| GrpcStatus { code: INTERNAL, message: format!("the answer {what}") };
     if frame.len() < 5 {

@@ -12,7 +12,7 @@ use super::dial::join;
 use super::exchange::{Exchange, NoReply, Reply};
 use super::{MAX_BODY, ProbeOutcome, ProbeReply, tls};
 
-/// As many redirects as are followed on one host.
+/// Maximum number of redirects on one host.
 const MAX_REDIRECTS: usize = 10;
 
 /// A request of a probe or a hook.
@@ -30,7 +30,7 @@ pub struct HttpGet<'a> {
     pub headers: &'a [(&'a str, &'a str)],
     /// Purpose of the request, for `User-Agent`: `probe` or `lifecycle`.
     pub purpose: &'a str,
-    /// How long all of it may take; `None`: the caller sees to that.
+    /// Timeout of the whole request; `None` if the caller limits it.
     pub timeout: Option<Duration>,
 }
 
@@ -43,7 +43,7 @@ pub struct HttpReply {
     pub body: String,
 }
 
-/// Why there is no answer.
+/// Failure of a request without a response.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct GetError {
@@ -126,7 +126,7 @@ pub(crate) fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// The place that a redirect means, and whether it was written without a host.
+/// Returns the target of a redirect, and whether it was written without a host.
 pub(crate) fn relative(url: &Url, location: &str) -> Result<(Url, bool), NoReply> {
     let next = url.join(location).map_err(|error| format!("failed to parse Location header: {error}"))?;
     if !matches!(next.scheme(), "http" | "https") {

@@ -51,7 +51,7 @@ impl ProbeReply {
     }
 }
 
-/// As much of an answer's body as is read.
+/// Maximum number of bytes of a body that are read.
 pub const MAX_BODY: usize = 10 << 10;
 
 /// Decodes `%XX`, as in URLs and in messages of gRPC; anything else stays as it is.
@@ -73,7 +73,7 @@ fn percent_decoded(bytes: &[u8]) -> Vec<u8> {
     out
 }
 
-/// A duration as Go writes it, to the millisecond.
+/// Formats a duration like Go, to the millisecond.
 fn shown(duration: Duration) -> String {
     let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
     let fraction = if millis == 0 { String::new() } else { format!(".{millis:03}").trim_end_matches('0').to_owned() };

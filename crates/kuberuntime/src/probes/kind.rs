@@ -11,10 +11,10 @@ pub(crate) enum ProbeKind {
 }
 
 impl ProbeKind {
-    /// In the order of evaluation: the result of the first decides whether the others are asked.
+    /// All kinds in the order of evaluation: the startup probe decides whether the others run.
     pub(super) const ALL: [Self; 3] = [Self::Startup, Self::Liveness, Self::Readiness];
 
-    /// As events and metrics name it.
+    /// Returns the name in events and metrics.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "Startup",
@@ -32,7 +32,7 @@ impl ProbeKind {
     }
 }
 
-/// The container at this index among those of its kind; ephemeral ones have no probes.
+/// Returns the container at this index among those of its kind; ephemeral ones have no probes.
 pub(super) fn container_at(pod: &Pod, (kind, index): (ContainerKind, usize)) -> Option<&Container> {
     match kind {
         ContainerKind::Init => pod.spec.init_containers.get(index),

@@ -98,7 +98,7 @@ impl From<ResultLabels> for DurationLabels {
 }
 
 impl ProbeSeries {
-    /// A question was answered after so long.
+    /// Records the outcome and duration of a probe.
     pub(super) fn observe(&self, answer: ProbeOutcome, took: Duration) {
         let result = match answer {
             ProbeOutcome::Success | ProbeOutcome::Warning => RESULTS[0],

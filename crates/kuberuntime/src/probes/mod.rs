@@ -31,7 +31,7 @@ pub(crate) use kind::ProbeKind;
 use kind::container_at;
 pub use metrics::ProbeMetrics;
 use metrics::ProbeSeries;
-use schedule::{Circumstances, first_question};
+use schedule::{Circumstances, first_delay};
 use state::{AnswerEffect, ProbeStart, ProbedPods};
 
 /// Runs the probes of all pods. Dropping it stops them.
@@ -155,7 +155,7 @@ impl ProbeManager {
     }
 }
 
-/// The containers of a pod that have probes and are asked.
+/// Returns the containers of a pod that have probes.
 fn probed(pod: &Pod) -> impl Iterator<Item = (ContainerKind, usize, &Container)> {
     let sidecars = pod.spec.init_containers.iter().enumerate().filter(|(_, container)| container.is_sidecar());
     let sidecars = sidecars.map(|(index, container)| (ContainerKind::Init, index, container));
@@ -164,7 +164,7 @@ fn probed(pod: &Pod) -> impl Iterator<Item = (ContainerKind, usize, &Container)>
     sidecars.chain(normal).filter(|(.., container)| ProbeKind::ALL.iter().any(|kind| kind.of(container).is_some()))
 }
 
-/// How long something runs that was started at a time, nanoseconds since the epoch.
+/// Returns the time since a start, which is in nanoseconds since the epoch.
 fn age(started_at: i64, now: jiff::Timestamp) -> Duration {
     let nanoseconds = now.as_nanosecond().saturating_sub(i128::from(started_at));
     match started_at {
@@ -181,7 +181,7 @@ fn ask(shared: &Arc<ProbeContext>, tasks: &TaskTracker, start: ProbeStart, now: 
     let name = named.map_or("", |named| &named.name);
     let key = format!("{}/{name}/{}", pod.metadata.uid, kind.as_str());
     let circumstances = Circumstances { age, asking_for: now.duration_since(shared.began), key: &key };
-    let first = now + first_question(kind, probe, &circumstances);
+    let first = now + first_delay(kind, probe, &circumstances);
     let series = shared.metrics.series(kind, &pod, name);
     let question = ProbeQuestion { container, id, kind, series, pod };
     let (shared, tasks_of_others) = (Arc::clone(shared), tasks.clone());

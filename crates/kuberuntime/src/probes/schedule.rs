@@ -1,4 +1,4 @@
-//! [`first_question`]: when a container is asked for the first time. Pure. Called by [`super::ask`].
+//! [`first_delay`]: when a container is asked for the first time. Pure. Called by [`super::ask`].
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ const ADOPTION: Duration = Duration::from_secs(2);
 
 /// Facts that the time of the first question depends on, in addition to the probe.
 pub(super) struct Circumstances<'a> {
-    /// How long the container has run.
+    /// Time since the start of the container.
     pub(super) age: Duration,
-    /// How long this process asks.
+    /// Time since this process began to probe.
     pub(super) asking_for: Duration,
     /// Key that differs from that of every other probe.
     pub(super) key: &'a str,
 }
 
-/// How long to wait before the first question. A liveness probe without a delay of its own has its first turn after one
-/// period, so that a slow start is never shorter than what thresholds and period promise. Containers that were there
-/// before this process are not all asked at the same time.
-pub(super) fn first_question(kind: ProbeKind, probe: &Probe, circumstances: &Circumstances<'_>) -> Duration {
+/// Returns the wait before the first probe. A liveness probe without an initial delay first runs after one
+/// period, so that a slow start has at least the time of its thresholds and period. Containers that were running
+/// before this process are not all probed at the same time.
+pub(super) fn first_delay(kind: ProbeKind, probe: &Probe, circumstances: &Circumstances<'_>) -> Duration {
     let seconds = |number: i32| Duration::from_secs(u64::from(number.max(0).unsigned_abs()));
     let (period, delay) = (
         seconds(probe.period_seconds.unwrap_or_default().max(1)),
@@ -50,7 +50,7 @@ pub(super) fn first_question(kind: ProbeKind, probe: &Probe, circumstances: &Cir
     wait.max(spread.mul_f64(fraction(key)))
 }
 
-/// A number from 0 to 1 for each key, spread evenly.
+/// Returns a number from 0 to 1 for each key, spread evenly.
 fn fraction(key: &str) -> f64 {
     // The end of a key reaches only the low bits of the hash by itself.
     let mut bits = fnv64a(key.as_bytes());
@@ -67,7 +67,7 @@ mod tests {
         let probe = Probe { initial_delay_seconds: Some(delay), period_seconds: Some(10), ..Probe::default() };
         let circumstances =
             Circumstances { age: Duration::from_secs(age), asking_for: Duration::from_secs(asking_for), key };
-        first_question(kind, &probe, &circumstances)
+        first_delay(kind, &probe, &circumstances)
     }
 
     #[test]

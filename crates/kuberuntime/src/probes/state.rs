@@ -23,7 +23,7 @@ pub(super) struct ProbeStart {
     pub(super) id: String,
     pub(super) kind: ProbeKind,
     pub(super) token: CancellationToken,
-    /// How long the container has run.
+    /// Time since the start of the container.
     pub(super) age: Duration,
 }
 
@@ -55,7 +55,7 @@ struct ProbedPod {
 struct ProbedRun {
     id: String,
     container: (ContainerKind, usize),
-    /// When it was started, as far as is known; `None`: it does not run.
+    /// Known start of the container; `None` if it does not run.
     since: Option<Since>,
     probes: BTreeMap<ProbeKind, ProbeState>,
 }
@@ -191,7 +191,7 @@ impl ProbedPods {
         Some(since)
     }
 
-    /// The runtime shows a container, which runs for so long, if that was not known before; `None`: it does not run.
+    /// Records a container of the runtime. `age` is its age unless it was known before, or `None` if it does not run.
     pub(super) fn run(
         &mut self,
         pod: &Arc<Pod>,
@@ -244,7 +244,7 @@ impl ProbedPods {
         }
     }
 
-    /// The address of a pod.
+    /// Returns the address of a pod.
     pub(super) fn ip(&self, uid: &str) -> Option<String> {
         self.by_uid.get(uid)?.ip.clone()
     }
@@ -263,7 +263,7 @@ impl ProbedPods {
         ProbeResults(entry.runs.values().map(|run| (run.id.clone(), probed(run))).collect())
     }
 
-    /// The pod is being ended.
+    /// Records that the pod is ending.
     pub(super) fn ending(&mut self, uid: &str, now: Instant) -> Vec<ProbeStart> {
         let Some(entry) = self.by_uid.get_mut(uid) else { return Vec::new() };
         entry.ending = true;

@@ -21,7 +21,7 @@ use super::options::SourceOptions;
 use super::view::{SourceManifest, SourceView};
 use crate::identity::Origin;
 
-/// How soon a path is checked again where not even the directory above it exists.
+/// Interval of checks of a path without a parent directory.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Says whether a path has to be there.

@@ -28,7 +28,7 @@ pub(super) struct ListedFile {
     pub(super) rested: bool,
 }
 
-/// Something that happened to a file.
+/// A change of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// The file is new.

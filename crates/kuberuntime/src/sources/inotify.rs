@@ -12,7 +12,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
 
-/// Something that happened.
+/// A notice of the kernel.
 #[derive(Debug)]
 pub(super) struct Notice {
     pub(super) watch: i32,
@@ -38,7 +38,7 @@ impl Inotify {
         Ok(Self(AsyncFd::new(Arc::new(fd))?))
     }
 
-    /// For the thread that lists directories.
+    /// Returns a watcher for the thread that lists directories.
     pub(super) fn watcher(&self) -> Watcher {
         Watcher(Arc::clone(self.0.get_ref()))
     }
@@ -56,7 +56,7 @@ impl Inotify {
         }
     }
 
-    /// Everything that has happened up to now.
+    /// Returns all queued notices.
     pub(super) fn drain(&self) -> std::io::Result<Vec<Notice>> {
         let mut notices = Vec::new();
         let mut buffer = [MaybeUninit::uninit(); 8192];

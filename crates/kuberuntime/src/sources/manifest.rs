@@ -19,7 +19,7 @@ use crate::status::api::PodStatus;
 
 #[derive(Debug, Default)]
 pub(super) struct ManifestContent {
-    /// Of the bytes of a manifest; 0 where there is none.
+    /// Hash of the bytes of the manifest; 0 without bytes.
     pub(super) hash: u128,
     /// Pods, ready to be run.
     pub(super) pods: Vec<Arc<Pod>>,
@@ -220,7 +220,8 @@ impl ManifestReader {
         })
     }
 
-    /// The parser's message may quote the text, which may be a secret: then only the position is reported.
+    /// Returns the message about a syntax error. The parser's message may quote the text, which may be a secret: then only the
+    /// position is reported.
     fn parse_error(&self, bytes: &[u8], error: &str) -> String {
         let secret = self.expected == ExpectedObjects::Documents || bytes.windows(6).any(|window| window == b"Secret");
         if !secret {
@@ -235,10 +236,10 @@ impl ManifestReader {
     }
 }
 
-/// Why an object is refused.
+/// Refusal of an object.
 enum ObjectRefusal {
     Plain(String),
-    /// Why the pod is not valid; the owner names it as well as can be.
+    /// The pod is not valid; the owner has all names that could be read.
     Pod(Box<(PodOwner, String)>),
 }
 
@@ -253,7 +254,7 @@ fn kind_of(value: &Value) -> &'static str {
     }
 }
 
-/// The objects of a list, and of lists in it. Those of a typed one (`PodList`) need not say what they are.
+/// Collects the objects of a list, and of lists in it. Items of a typed list (`PodList`) need no kind.
 fn flatten(mut value: Value, inherited: Option<(&str, &str)>, objects: &mut Vec<Value>) -> Result<(), String> {
     if let (Value::Object(map), Some((kind, version))) = (&mut value, inherited) {
         for (key, text) in [("kind", kind), ("apiVersion", version)] {

@@ -45,7 +45,7 @@ struct MergedSources {
     again: Option<Instant>,
 }
 
-/// How a refusal is reported.
+/// The report of a refusal.
 enum RefusalReport {
     /// A line of the log.
     Line,

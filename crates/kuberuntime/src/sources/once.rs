@@ -16,7 +16,7 @@ use crate::identity::Origin;
 #[derive(Clone, Debug)]
 pub struct Once(SourceManifest);
 
-/// Why a manifest cannot be taken.
+/// Failure to read a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{origin}: {reason}")]
 pub struct OnceError {
@@ -101,7 +101,7 @@ impl Once {
         Self(SourceManifest { origin, since: Instant::now(), content: Some(content), held: false, problem: None })
     }
 
-    /// How many pods it has.
+    /// Returns the number of pods.
     #[must_use]
     pub fn pods(&self) -> usize {
         self.0.content.as_ref().map_or(0, |content| content.pods.len())

@@ -24,22 +24,22 @@ pub struct SourceOptions {
     pub parse: Parse,
     /// Asks addresses.
     pub fetch: Fetch,
-    /// Where events of pods that are not valid go.
+    /// Recorder of events about invalid pods.
     pub events: Arc<dyn EventRecorder>,
     /// The time of day, for the annotation with the time at which a pod was first seen, and for the age of files.
     pub wall_clock: WallClock,
-    /// How often directories are listed, whatever events arrived.
+    /// Interval at which directories are listed, in addition to events.
     pub file_check: Duration,
-    /// How often addresses are asked.
+    /// Interval at which URLs are requested.
     pub http_check: Duration,
-    /// How long a file must be away to count as deleted.
+    /// Time after which an absent file counts as deleted.
     pub quiet: Duration,
     /// True if pods that name no seccomp profile get the runtime's (`seccompDefault`).
     pub seccomp_default: bool,
 }
 
 impl SourceOptions {
-    /// With the kubelet's times, and over HTTP.
+    /// Returns options with the kubelet's times and an HTTP client.
     #[must_use]
     pub fn new(node: String, parse: Parse, events: Arc<dyn EventRecorder>, wall_clock: WallClock) -> Self {
         Self {
@@ -65,19 +65,19 @@ pub struct FetchRequest {
     pub headers: Vec<(String, String)>,
     /// The most bytes that an answer may have.
     pub limit: usize,
-    /// How long it may take in all.
+    /// Timeout of the whole request.
     pub timeout: Duration,
 }
 
 impl FetchRequest {
-    /// A request for a manifest that a caller waits for.
+    /// Creates a request for a manifest that a caller waits for.
     #[must_use]
     pub fn new(url: &str) -> Self {
         let timeout = Duration::from_secs(30);
         Self { url: url.to_owned(), headers: Vec::new(), limit: MAX_MANIFEST, timeout }
     }
 
-    /// The address without what may be secret in it: user, password and query.
+    /// Returns the URL without parts that may be secret: user, password and query.
     #[must_use]
     pub fn origin(&self) -> String {
         shown(&self.url)
@@ -104,7 +104,7 @@ pub(super) fn over_http() -> Fetch {
     })
 }
 
-/// The address without what may be secret in it: user, password and query.
+/// Returns a URL without parts that may be secret: user, password and query.
 pub(super) fn shown(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());

@@ -33,7 +33,7 @@ impl Default for DocumentStore {
 }
 
 impl DocumentStore {
-    /// The documents of a namespace.
+    /// Returns the documents of a namespace.
     #[must_use]
     pub fn of(&self, namespace: &str) -> Documents {
         let mut found = Documents::default();
@@ -43,7 +43,7 @@ impl DocumentStore {
         found
     }
 
-    /// A Secret as something to pull with. Keys that are no text are left out: no pull secret has such.
+    /// Returns a Secret as pull secret. Keys that are not text are left out, since no pull secret has such.
     #[must_use]
     pub fn pull_secret(&self, namespace: &str, name: &str) -> Option<PullSecret> {
         let key = (DocumentKind::Secret, namespace.to_owned(), name.to_owned());

@@ -27,7 +27,7 @@ pub(super) struct SourceView {
 #[derive(Clone, Debug)]
 pub(super) struct SourceManifest {
     pub(super) origin: String,
-    /// When it was first there.
+    /// Time at which the manifest was first seen.
     pub(super) since: tokio::time::Instant,
     /// Last valid content.
     pub(super) content: Option<Arc<ManifestContent>>,

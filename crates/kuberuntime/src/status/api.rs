@@ -9,9 +9,9 @@ use crate::pod::words;
 use crate::qos::QosClass;
 
 words! {
-    /// How far a pod is.
+    /// Phase of a pod.
     Phase {
-        /// Something of it has not started yet.
+        /// A container has not started yet.
         Pending = "Pending",
         /// Running, or to be started again.
         Running = "Running",
@@ -26,14 +26,14 @@ words! {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodStatus {
-    /// How far it is.
+    /// Phase of the pod.
     pub phase: Phase,
     /// Conditions, each type once.
     pub conditions: Vec<PodCondition>,
     /// Message about the end.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
-    /// Why it ended, in one word.
+    /// Reason of the end in one word.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// Address of the node.
@@ -48,7 +48,7 @@ pub struct PodStatus {
     /// All addresses of the pod, the primary one first.
     #[serde(rename = "podIPs", skip_serializing_if = "Vec::is_empty")]
     pub pod_ips: Vec<PodIp>,
-    /// When this node took it.
+    /// Time at which this node accepted the pod.
     pub start_time: Timestamp,
     /// Init containers and sidecars, in the order of the spec.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -63,7 +63,7 @@ pub struct PodStatus {
 }
 
 impl PodStatus {
-    /// Every container: init, normal, ephemeral.
+    /// Returns every container status: init, normal, ephemeral.
     pub fn all_containers(&self) -> impl Iterator<Item = &ContainerStatus> {
         let init = self.init_container_statuses.iter();
         init.chain(&self.container_statuses).chain(&self.ephemeral_container_statuses)
@@ -83,7 +83,7 @@ pub struct PodIp {
     pub ip: String,
 }
 
-/// Something that holds of a pod, or does not.
+/// A condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodCondition {
@@ -92,9 +92,9 @@ pub struct PodCondition {
     pub kind: &'static str,
     /// `True` or `False`.
     pub status: &'static str,
-    /// Since when.
+    /// Time of the last change.
     pub last_transition_time: Timestamp,
-    /// Why not, in one word.
+    /// Reason of a false condition in one word.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub reason: String,
     /// Message about the status.
@@ -110,12 +110,12 @@ pub struct ContainerStatus {
     pub name: String,
     /// The present state.
     pub state: ContainerState,
-    /// How it ended before that.
+    /// End of the run before.
     #[serde(rename = "lastState", serialize_with = "as_state")]
     pub last_state: Option<Terminated>,
     /// True if the container can serve; of an init container, true if it is done.
     pub ready: bool,
-    /// How many were before it.
+    /// Number of earlier runs.
     pub restart_count: u32,
     /// Image as the user wrote it.
     pub image: String,
@@ -150,17 +150,17 @@ pub enum ContainerState {
     Terminated(Terminated),
 }
 
-/// Why a container does not run yet.
+/// State of a container that does not run yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Waiting {
-    /// In one word.
+    /// Reason in one word.
     pub reason: String,
     /// For people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
 }
 
-/// Since when a container runs.
+/// State of a container that runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Running {
@@ -168,7 +168,7 @@ pub struct Running {
     pub started_at: Option<Timestamp>,
 }
 
-/// How a container ended.
+/// State of a container that has ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Terminated {
@@ -190,7 +190,7 @@ pub struct Terminated {
 }
 
 impl ContainerState {
-    /// How it ended, where it has.
+    /// Returns the end of the container, if it has ended.
     #[must_use]
     pub fn terminated(&self) -> Option<&Terminated> {
         match self {
@@ -206,7 +206,7 @@ impl ContainerState {
     }
 }
 
-/// A time of CRI; 0 is none.
+/// Converts a time of CRI; 0 is none.
 pub(super) fn time(nanoseconds: i64) -> Option<Timestamp> {
     if nanoseconds <= 0 {
         return None;

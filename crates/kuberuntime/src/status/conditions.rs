@@ -30,7 +30,7 @@ impl ConditionState {
     }
 }
 
-/// All conditions, in the order of [`KINDS`].
+/// Returns all conditions, in the order of [`KINDS`].
 pub(super) fn conditions(
     input: &StatusInput<'_>,
     phase: Phase,
@@ -121,7 +121,7 @@ fn containers_ready(pod: &Pod, phase: Phase, init: &[ContainerStatus], normal: &
     }
 }
 
-/// How far a pod is. `has_begun`: a normal container was started, so that all init containers had been done.
+/// Returns the phase of a pod. `has_begun` is true if a normal container was started, so that all init containers had ended.
 pub(super) fn phase(pod: &Pod, has_begun: bool, init: &[ContainerStatus], normal: &[ContainerStatus]) -> Phase {
     let mut initialising = false;
     for (container, status) in pod.spec.init_containers.iter().zip(init) {

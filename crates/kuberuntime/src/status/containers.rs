@@ -19,7 +19,7 @@ pub(super) const POD_INITIALIZING: &str = "PodInitializing";
 /// Waits for its turn, or for its hook after the start.
 pub(crate) const CONTAINER_CREATING: &str = "ContainerCreating";
 
-/// The statuses of all containers of a kind, in the order of the spec.
+/// Returns the statuses of all containers of a kind, in the order of the spec.
 pub(super) fn statuses<'c>(
     input: &StatusInput<'_>,
     kind: ContainerKind,
@@ -52,7 +52,7 @@ fn status(input: &StatusInput<'_>, kind: ContainerKind, container: &Container) -
     status
 }
 
-/// The status of a container in an earlier status of its pod.
+/// Returns the status of a container in an earlier status of its pod.
 fn of<'s>(status: &'s PodStatus, kind: ContainerKind, name: &str) -> Option<&'s ContainerStatus> {
     let list = match kind {
         ContainerKind::Init => &status.init_container_statuses,
@@ -62,7 +62,7 @@ fn of<'s>(status: &'s PodStatus, kind: ContainerKind, name: &str) -> Option<&'s 
     list.iter().find(|status| status.name == name)
 }
 
-/// Of a container that the runtime shows.
+/// Returns the status of a container that the runtime lists.
 fn seen(
     input: &StatusInput<'_>,
     container: &Container,
@@ -146,7 +146,7 @@ fn unseen(
     status
 }
 
-/// Why a container waits of which nothing is known.
+/// Returns the reason for which an unknown container waits.
 fn turn(input: &StatusInput<'_>) -> Waiting {
     let reason = if input.pod.spec.init_containers.is_empty() { CONTAINER_CREATING } else { POD_INITIALIZING };
     Waiting { reason: reason.to_owned(), message: String::new() }
@@ -195,7 +195,7 @@ fn readiness(input: &StatusInput<'_>, kind: ContainerKind, container: &Container
     };
 }
 
-/// How a run ended.
+/// Returns the end of a run.
 fn terminated(input: &StatusInput<'_>, run: &ObservedContainer) -> Terminated {
     Terminated {
         exit_code: run.exit_code,

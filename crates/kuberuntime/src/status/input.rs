@@ -21,7 +21,7 @@ pub struct StatusInput<'a> {
     /// Reasons of the last failed starts, by container. A successful start removes its
     /// entry.
     pub waiting: &'a BTreeMap<String, Waiting>,
-    /// Why the pod as a whole was ended, if it was.
+    /// The end of the pod as a whole, if it was ended.
     pub ended: Option<&'a PodEnd>,
     /// Addresses of the node.
     pub host_ips: &'a [String],
@@ -33,17 +33,17 @@ pub struct StatusInput<'a> {
     pub now: Timestamp,
 }
 
-/// Why a pod as a whole was ended.
+/// Reason for which a pod as a whole was ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodEnd {
-    /// In one word: `DeadlineExceeded`, `Evicted`.
+    /// Reason in one word: `DeadlineExceeded`, `Evicted`.
     pub reason: String,
     /// For people.
     pub message: String,
 }
 
 impl PodEnd {
-    /// A pod ran longer than it may; `None` while it has not.
+    /// Returns the end of a pod that exceeded its deadline, or `None` if it has not.
     #[must_use]
     pub fn deadline(pod: &Pod, start_time: Timestamp, now: Timestamp) -> Option<Self> {
         let deadline = pod.spec.active_deadline_seconds?;

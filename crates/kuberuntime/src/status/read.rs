@@ -43,7 +43,7 @@ impl PodStatus {
         })
     }
 
-    /// The status of a pod that failed before anything of it ran.
+    /// Returns the status of a pod that failed before anything of it ran.
     pub(crate) fn failed(pod: &Pod, reason: String, message: String, start_time: Timestamp) -> Self {
         Self {
             phase: Phase::Failed,

@@ -4,7 +4,7 @@
 use cri_api::Kind;
 use image_manager::EnsureImageError;
 
-/// Why a sync stops early.
+/// Reason for which a sync stops early.
 #[derive(Debug)]
 pub(super) enum Halt {
     /// A stop was requested.
@@ -18,7 +18,7 @@ pub(super) type SyncStep<T = ()> = Result<T, Halt>;
 /// Prefix of the runtime's error if it could not mount an image volume.
 pub(super) const IMAGE_VOLUME_MOUNT_FAILED: &str = "ImageVolumeMountFailed";
 
-/// Why a container was not started.
+/// Failure to start a container.
 #[derive(Clone, Debug)]
 pub(super) struct StartFailure {
     /// Reason of the waiting state.
@@ -30,7 +30,7 @@ pub(super) struct StartFailure {
 }
 
 impl StartFailure {
-    /// A failure whose event and waiting state have the same message.
+    /// Creates a failure whose event and waiting state have the same message.
     pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { reason, event: Some(message.clone()), message }
@@ -41,14 +41,14 @@ impl StartFailure {
     }
 }
 
-/// As in the kubelet the event names the reason and the waiting state has the words.
+/// As in the kubelet, the event has the reason and the waiting state has the message.
 impl From<&EnsureImageError> for StartFailure {
     fn from(error: &EnsureImageError) -> Self {
         Self { reason: error.reason(), message: error.message(), event: Some(error.reason().to_owned()) }
     }
 }
 
-/// Why a start stops early.
+/// Reason for which a start stops early.
 pub(super) enum StartError {
     Halted(Halt),
     Started(StartFailure),
@@ -68,12 +68,12 @@ impl From<StartFailure> for StartError {
 
 pub(super) type StartResult<T = ()> = Result<T, StartError>;
 
-/// Why a pod could not be observed, ended or removed.
+/// Failure to observe, end or remove a pod.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{what}")]
 pub(crate) struct PodRuntimeError {
     pub what: String,
-    /// Why it failed.
+    /// Cause of the failure.
     #[source]
     pub source: cri_api::Error,
 }

@@ -37,7 +37,7 @@ fn takes(version: &VersionInfo) -> ImageVolumeSupport {
     }
 }
 
-/// The image volumes that a container sees, each once.
+/// Returns the image volumes that a container mounts, each once.
 pub(super) fn of_container<'p>(pod: &'p Pod, container: &Container) -> Vec<PodImage<'p>> {
     let sees = |name: &str| container.volume_mounts.iter().any(|mount| mount.name == name);
     pod.images().into_iter().filter(|image| image.role == ImageRole::Volume && sees(image.name)).collect()

@@ -35,15 +35,15 @@ pub(super) struct StoppingContainer<'a> {
     pub(super) ports: &'a [ContainerPort],
     /// Seconds for all of it.
     pub(super) grace: i64,
-    /// Of its event; empty: the pod ends.
+    /// Message of the event; empty if the pod ends.
     pub(super) message: &'a str,
     /// Turn: those of lower steps are stopped before.
     pub(super) step: usize,
 }
 
 impl<'a> StoppingContainer<'a> {
-    /// A container as the runtime shows it. Where `pod` is `None` or lacks the container, because it is no longer
-    /// known, the values recorded on the container count.
+    /// Creates the description of a container in the runtime. If `pod` is `None` or lacks the container, because it is no
+    /// longer known, the values recorded on the container are used.
     pub(super) fn new(pod: Option<&'a Pod>, run: &'a ObservedContainer, reason: Option<KillReason>) -> Self {
         match pod.and_then(|pod| pod.container(&run.name).map(|found| (pod, found))) {
             Some((pod, (kind, container))) => Self::known(pod, kind, container, &run.id, reason),
@@ -212,7 +212,7 @@ fn orphans_in_order(observed: &ObservedPod, victims: &mut [StoppingContainer<'_>
 }
 
 impl PodRuntime {
-    /// Where a pod is asked over the network: its own address, or the node's where it shares that one's.
+    /// Returns the address for requests to a pod: its own, or that of the node for a pod on the node's network.
     pub(super) fn ip_of<'a>(&'a self, observed: &'a ObservedPod) -> Option<&'a str> {
         let shares = observed.sandboxes.first().is_some_and(|sandbox| sandbox.host_network);
         let ips = if shares { &self.parts.node.context.host_ips[..] } else { observed.ips() };
@@ -274,7 +274,7 @@ impl PodRuntime {
     }
 }
 
-/// A failure on the node and not in the runtime.
+/// Returns a failure of the node, not of the runtime.
 fn on_node(what: String, error: &(dyn std::error::Error + 'static)) -> PodRuntimeError {
     PodRuntimeError { what, source: Error::from_source(Kind::Internal, error) }
 }

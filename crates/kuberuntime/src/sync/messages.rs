@@ -19,10 +19,10 @@ const FROM_FILE: u64 = 4096;
 /// Bytes and lines of one from a log.
 const FROM_LOG: usize = 2048;
 const LINES: usize = 80;
-/// So much of a log is read for them: what stands before the text of a line is short, and a runtime cuts lines.
+/// Maximum number of bytes of a log that are read for a message: prefixes of lines are short, and a runtime splits long lines.
 const READ_OF_LOG: u64 = 64 * 1024;
 
-/// Where a message may be.
+/// The places in which a termination message may be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MessageSource {
     file: Option<MessageFile>,
@@ -63,7 +63,7 @@ impl MessageFile {
 }
 
 impl MessageSource {
-    /// Where the message of a container may be that has ended; `None`: nowhere.
+    /// Returns the places in which the message of an ended container may be; `None` if there are none.
     pub(super) fn of(container: &ObservedContainer, status: &ContainerStatus) -> Option<Self> {
         let path = &container.info.termination_message_path;
         let uid = status.labels.get(POD_UID).map(String::as_str).unwrap_or_default();
@@ -75,7 +75,7 @@ impl MessageSource {
         (file.is_some() || log.is_some()).then_some(Self { file, log })
     }
 
-    /// The message; empty where there is none.
+    /// Returns the message, which is empty if there is none.
     pub(super) fn read(&self) -> String {
         let said = match self.file.as_ref().map(|file| (&file.path, file.tail())) {
             Some((_, Ok(bytes))) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -97,7 +97,7 @@ impl MessageSource {
     }
 }
 
-/// The end of a file.
+/// Reads the end of a file.
 fn tail(mut file: File, most: u64) -> io::Result<Vec<u8>> {
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(most)))?;
@@ -106,7 +106,7 @@ fn tail(mut file: File, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text of the last lines of a log. `cut`: the first one may have no beginning.
+/// Returns the text of the last lines of a log. `cut` is true if the first line may be incomplete.
 fn last_of_log(bytes: &[u8], cut: bool) -> String {
     let mut lines: Vec<&[u8]> = bytes.split_inclusive(|byte| *byte == b'\n').skip(usize::from(cut)).collect();
     lines.drain(..lines.len().saturating_sub(LINES));

@@ -104,12 +104,12 @@ impl PodMetrics {
         );
     }
 
-    /// A sandbox is about to be made.
+    /// Counts the start of a sandbox.
     pub(super) fn pod_starts(&self) {
         self.started_pods.inc();
     }
 
-    /// The runtime answered after so long.
+    /// Records the duration and outcome of a sandbox start.
     pub(super) fn sandbox(&self, handler: &str, took: Duration, ok: bool) {
         let of = OfHandler { runtime_handler: handler.to_owned() };
         self.run_sandbox.get_or_create(&of).observe(took.as_secs_f64());
@@ -118,12 +118,12 @@ impl PodMetrics {
         }
     }
 
-    /// A pod has no sandbox.
+    /// Counts a pod without a sandbox.
     pub(super) fn pod_failed(&self) {
         self.started_pods_errors.inc();
     }
 
-    /// A container is about to be started.
+    /// Counts the start of a container.
     pub(super) fn container_starts(&self, kind: ContainerKind) {
         self.started_containers.get_or_create(&OfContainer { container_type: container_type(kind) }).inc();
     }
@@ -134,7 +134,7 @@ impl PodMetrics {
         self.started_containers_errors.get_or_create(&of).inc();
     }
 
-    /// A container was to have so many image volumes. `mounted`: whether it has; `None`: it failed of something else.
+    /// Counts the image volumes of a container. `mounted` is whether they were mounted, or `None` after an unrelated failure.
     pub(super) fn volumes(&self, count: u64, mounted: Option<bool>) {
         self.volumes_requested.inc_by(count);
         match mounted {

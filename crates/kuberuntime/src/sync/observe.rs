@@ -12,7 +12,7 @@ use super::runtime::PodRuntime;
 use crate::labels::{POD_UID, PodOwner};
 use crate::observed::{ObservedContainer, ObservedPod, ObservedSandbox};
 
-/// So many statuses of a pod are asked for at once.
+/// Number of statuses of a pod that are requested at the same time.
 const AT_ONCE: usize = 16;
 
 impl PodRuntime {
@@ -41,7 +41,7 @@ impl PodRuntime {
             .unwrap_or_else(|| PodOwner { uid: uid.to_owned(), ..PodOwner::default() });
         let statuses_of_sandboxes = futures::stream::iter(sandboxes)
             .map(|sandbox| async move {
-                let status = there(runtime.pod_sandbox_status(&sandbox.id, false).await);
+                let status = if_present(runtime.pod_sandbox_status(&sandbox.id, false).await);
                 status.map_err(|source| PodRuntimeError { what: format!("ask for sandbox {}", sandbox.id), source })
             })
             .buffered(AT_ONCE)
@@ -49,7 +49,7 @@ impl PodRuntime {
             .try_collect::<Vec<_>>();
         let statuses_of_containers = futures::stream::iter(containers)
             .map(|container| async move {
-                let status = there(runtime.container_status(&container.id, false).await);
+                let status = if_present(runtime.container_status(&container.id, false).await);
                 let what = || format!("ask for container {} ({})", container.metadata.name, container.id);
                 let status = status.map_err(|source| PodRuntimeError { what: what(), source })?;
                 Ok::<_, PodRuntimeError>(match status {
@@ -67,8 +67,8 @@ impl PodRuntime {
     }
 }
 
-/// The status, unless there is nothing any more that has one.
-fn there<T>(status: Result<T, Error>) -> Result<Option<T>, Error> {
+/// Returns the status, or `None` if the object no longer exists.
+fn if_present<T>(status: Result<T, Error>) -> Result<Option<T>, Error> {
     match status {
         Ok(status) => Ok(Some(status)),
         Err(error) if error.kind() == Kind::NotFound => Ok(None),
@@ -76,7 +76,7 @@ fn there<T>(status: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// A container; one that has ended with its last message.
+/// Converts a container status, with the termination message of an ended container.
 async fn with_message(status: cri_api::ContainerStatus) -> ObservedContainer {
     let ended = status.state == ContainerState::Exited;
     if !ended {

@@ -58,8 +58,8 @@ impl Prefetch {
         Self { images, tasks: TaskTracker::new(), pods: Mutex::default() }
     }
 
-    /// From now on these are what the pod needs: what failed is tried again, what is new begins, what is not among them
-    /// ends. Of several requests for the same the first counts.
+    /// Sets the images that the pod needs: failed ones are retried, new ones begin, and all others end. Of several requests for
+    /// the same image, the first counts.
     pub(super) fn want(&self, uid: &str, requests: Vec<EnsureImageRequest>) {
         let mut pods = self.pods.lock();
         let mut before = pods.remove(uid).unwrap_or_default();
@@ -103,7 +103,7 @@ impl Prefetch {
         answered
     }
 
-    /// The pod needs nothing any more.
+    /// Ends all requests of the pod.
     pub(super) fn forget(&self, uid: &str) {
         self.pods.lock().remove(uid);
     }

@@ -87,7 +87,7 @@ impl PodRuntime {
         self.without_network.lock().remove(uid);
     }
 
-    /// Where logs are.
+    /// Returns the directories of logs.
     pub(super) fn logs(&self) -> LogDirectories {
         let node = &self.parts.node;
         LogDirectories { pods: PathBuf::from(&node.pod_logs), links: node.container_logs.as_ref().map(PathBuf::from) }
@@ -119,11 +119,11 @@ pub type DocumentsOf = Arc<dyn Fn(&Pod) -> BoxFuture<'static, Documents> + Send 
 /// Everything that a [`PodRuntime`] works with.
 #[derive(Clone)]
 pub struct PodRuntimeParts {
-    /// Where pods run.
+    /// Runtime of the pods.
     pub runtime: Arc<dyn RuntimeService>,
     /// Manager that ensures images.
     pub images: Arc<ImageManager>,
-    /// Where events go.
+    /// Recorder of events.
     pub events: Arc<dyn EventRecorder>,
     /// The directories of pods.
     pub volumes: Arc<Volumes>,

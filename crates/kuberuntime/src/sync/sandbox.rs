@@ -53,7 +53,7 @@ impl PodSync<'_> {
         Ok(ReadySandbox { id, config, hostname, ips })
     }
 
-    /// The sandbox that is there.
+    /// Returns the present sandbox.
     pub(super) fn present_sandbox(&self, id: &str, attempt: u32) -> SyncStep<ReadySandbox> {
         let (config, hostname) = self.sandbox_config(attempt).map_err(Halt::Failed)?;
         Ok(ReadySandbox { id: id.to_owned(), config, hostname, ips: self.addresses(self.observed.ips().to_vec()) })
@@ -63,8 +63,8 @@ impl PodSync<'_> {
         if self.pod.host_network() { self.pod_runtime.parts().node.context.host_ips.clone() } else { of_sandbox }
     }
 
-    /// A number that the runtime holds back, though it shows no sandbox that has it, is passed over once: what has it may
-    /// never be finished.
+    /// Runs a sandbox. A name that the runtime has reserved without listing its sandbox is skipped once, because the
+    /// reservation may never end.
     async fn run_sandbox(&self, attempt: u32) -> Result<(String, PodSandboxConfig, PodHostname), String> {
         let handler = &self.pod.spec.runtime_class_name;
         let mut attempts = [attempt, attempt.saturating_add(1)].into_iter();

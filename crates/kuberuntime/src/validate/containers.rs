@@ -16,7 +16,7 @@ use crate::pod::{
 const RULES: usize = 20;
 const EXIT_CODES: usize = 255;
 
-/// All containers; they share one space of names.
+/// Validates all containers, which share one namespace of names.
 pub(super) fn containers(pod: &Pod, path: &FieldPath, errors: &mut FieldErrors) {
     let spec = &pod.spec;
     let mut seen = UniqueNames::default();
@@ -88,7 +88,7 @@ fn ports(pod: &Pod, container: &Container, path: &FieldPath, errors: &mut FieldE
     }
 }
 
-/// A port of the node can be had once.
+/// Validates that each host port is used once.
 fn host_ports(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let normal = spec.containers.iter().enumerate().map(|(index, c)| (ContainerKind::Normal, index, c));
     // Sidecars run at the same time as the normal containers; other init containers have ended before those start.

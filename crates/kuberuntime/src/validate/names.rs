@@ -20,7 +20,7 @@ const NAME_PART: &str = "name part must consist of alphanumeric characters, '-',
 const CONFIG_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or \
      'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// The sentence of a text that is longer than it may be.
+/// Returns the message for a text that is too long.
 pub(super) fn too_long(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
@@ -46,12 +46,12 @@ fn broken<const N: usize>(rules: [(bool, &str); N]) -> Vec<String> {
     rules.into_iter().filter(|(is_broken, _)| *is_broken).map(|(_, sentence)| sentence.to_owned()).collect()
 }
 
-/// A name of one part: namespaces, containers, volumes, host names.
+/// Validates a DNS label: namespaces, containers, volumes, host names.
 pub(super) fn label(text: &str) -> Vec<String> {
     broken([(text.len() > 63, &too_long(63)), (!is_label(text), LABEL)])
 }
 
-/// A name of parts between dots: pods, ConfigMaps, Secrets.
+/// Validates a DNS subdomain: pods, ConfigMaps, Secrets.
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
     broken([(text.len() > 253, &too_long(253)), (!text.split('.').all(is_label), SUBDOMAIN)])
 }
@@ -60,7 +60,7 @@ pub(super) fn label_value(text: &str) -> Vec<String> {
     broken([(text.len() > 63, &too_long(63)), (!text.is_empty() && !is_qualified(text), LABEL_VALUE)])
 }
 
-/// The key of a label or an annotation: a name, maybe with a domain in front.
+/// Validates the key of a label or an annotation: a name, optionally with a domain in front.
 pub(super) fn qualified_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let name = match text.split_once('/') {
@@ -91,7 +91,7 @@ pub(super) fn qualified_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The key of a ConfigMap or Secret.
+/// Validates the key of a ConfigMap or Secret.
 pub(crate) fn config_key(text: &str) -> Vec<String> {
     let is_valid = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b));
     broken([
@@ -128,7 +128,7 @@ pub(super) fn ip(text: &str) -> Vec<String> {
     broken([(text.parse::<std::net::IpAddr>().is_err(), rule)])
 }
 
-/// A path below some directory that must not lead out of it.
+/// Validates a path that must not leave its directory.
 pub(super) fn relative_path(text: &str) -> Vec<String> {
     broken([
         (text.starts_with('/'), "must be a relative path"),

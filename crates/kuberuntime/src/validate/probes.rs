@@ -5,7 +5,7 @@ use manifest::{FieldErrors, FieldPath};
 use super::names::{port, port_name, report};
 use crate::pod::{Container, ContainerKind, HTTPGetAction, IntOrString, LifecycleHandler, Probe};
 
-/// The probes and hooks of one container.
+/// Validates the probes and hooks of one container.
 pub(super) fn probes(kind: ContainerKind, container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let lifecycle = &container.lifecycle;
     let hooks = [("postStart", &lifecycle.post_start), ("preStop", &lifecycle.pre_stop)];

@@ -65,7 +65,7 @@ fn amount(name: &str, quantity: Quantity, path: &FieldPath, errors: &mut FieldEr
     }
 }
 
-/// The bytes of a huge page: `2Mi`.
+/// Returns the bytes of a huge page: `2Mi`.
 pub(crate) fn page_size(text: &str) -> Option<Quantity> {
     text.parse::<Quantity>().ok().filter(|size| size.is_whole() && *size > Quantity::ZERO)
 }

@@ -21,7 +21,7 @@ enum SysctlNamespace {
     Network,
 }
 
-/// The rights of the pod as a whole.
+/// Validates the security context of the pod.
 pub(super) fn pod(spec: &PodSpec, path: &FieldPath, errors: &mut FieldErrors) {
     let rights = &spec.security_context;
     let ids = [("runAsUser", rights.run_as_user), ("runAsGroup", rights.run_as_group), ("fsGroup", rights.fs_group)];
@@ -72,7 +72,7 @@ fn sysctl(spec: &PodSpec, Sysctl { name, .. }: &Sysctl, path: FieldPath, errors:
     }
 }
 
-/// The rights of a container.
+/// Validates the security context of a container.
 pub(super) fn container(container: &Container, path: &FieldPath, errors: &mut FieldErrors) {
     let Some(rights) = &container.security_context else { return };
     let path = path.child("securityContext");

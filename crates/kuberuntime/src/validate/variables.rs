@@ -83,7 +83,7 @@ pub(super) fn field_ref(field: &ObjectFieldSelector, place: FieldUse, path: &Fie
     }
 }
 
-/// An amount of a container; a file has to say of which.
+/// Validates a reference to an amount of a container; a file has to name the container.
 pub(super) fn resource_ref(
     spec: &PodSpec,
     own: Option<&Container>,

@@ -101,7 +101,7 @@ fn downward(spec: &PodSpec, items: &[DownwardAPIVolumeFile], path: &FieldPath, e
     }
 }
 
-/// The parts of a volume share one directory: no file of it may stand there twice.
+/// Validates that the parts of a projected volume, which share one directory, have distinct files.
 fn projected(spec: &PodSpec, sources: &[ProjectedSource<'_>], path: &FieldPath, errors: &mut FieldErrors) {
     let mut taken = BTreeSet::new();
     for (index, source) in sources.iter().enumerate() {

@@ -24,7 +24,7 @@ const KEPT_MESSAGES: u32 = 8;
 pub(crate) struct MountInput {
     pub pod: Pod,
     pub container: Container,
-    /// How many were before it: the file of its last message is its own.
+    /// Number of earlier runs: each run has its own file for the termination message.
     pub restart_count: u32,
     /// Variables of the container, for paths below volumes.
     pub environment: Environment,
@@ -36,7 +36,7 @@ pub(crate) struct MountInput {
     pub recursive_read_only: bool,
 }
 
-/// All of them, in order.
+/// Returns all mounts, in order.
 pub(super) fn mounts(input: &MountInput, pod: &OpenDirectory, relabel: bool) -> Result<Vec<Mount>, String> {
     let container = &input.container;
     let mut mounts = Vec::new();
@@ -119,7 +119,7 @@ fn one(
     Ok(made)
 }
 
-/// The directory of a volume that has one on the node.
+/// Opens the directory of a volume that has one on the node.
 fn own_directory(pod: &OpenDirectory, volume: &Volume) -> Result<OpenDirectory, String> {
     let plugin = plugin_directory(VolumeSource::of(volume)).unwrap_or_default();
     let found = pod.child(VOLUMES).and_then(|volumes| volumes.child(plugin)?.child(&volume.name));
@@ -149,7 +149,7 @@ fn absolute(path: &str) -> String {
     if Path::new(path).is_absolute() { path.to_owned() } else { format!("/{path}") }
 }
 
-/// As the kubelet decides it, in its words.
+/// Decides about recursive read-only mounts like the kubelet, with its messages.
 fn recursive_read_only(mount: &VolumeMount, runtime_can: bool) -> Result<bool, String> {
     let asked = match RecursiveReadOnly::of(mount.recursive_read_only.as_deref()) {
         None | Some(RecursiveReadOnly::Disabled) => return Ok(false),
@@ -173,7 +173,7 @@ fn recursive_read_only(mount: &VolumeMount, runtime_can: bool) -> Result<bool, S
     }
 }
 
-/// The hosts file of the pod, in place: containers that run have this very file mounted.
+/// Writes the hosts file of the pod in place, since running containers have this very file mounted.
 fn hosts_file(pod: &OpenDirectory, hosts: &str) -> std::io::Result<String> {
     let mut file = pod.file(HOSTS_FILE, 0o644)?;
     let mut found = String::new();

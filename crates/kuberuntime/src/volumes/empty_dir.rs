@@ -18,12 +18,12 @@ use crate::pod::{Container, Pod};
 
 /// Mode of an empty directory: who may do what in it is the pod's affair.
 const MODE: u32 = 0o777;
-/// In memory it is what `/tmp` is.
+/// Mode of a directory in memory, as of `/tmp`.
 const MODE_IN_MEMORY: u32 = 0o1777;
 /// Bits of the mode that a volume with a group gains.
 const OF_GROUP: u32 = 0o2770;
 
-/// A directory on disk.
+/// Creates a directory on disk.
 pub(super) fn on_disk(parent: &OpenDirectory, name: &str, group: Option<Gid>) -> Result<(), String> {
     match parent.child(name) {
         Ok(_) => return Ok(()),
@@ -49,7 +49,7 @@ fn mode(mode: u32, group: Option<Gid>) -> u32 {
     if group.is_some() { mode | OF_GROUP } else { mode }
 }
 
-/// A directory in memory. What is mounted there already is kept, also over a restart of this program.
+/// Creates a directory in memory. An existing mount is kept, even across a restart of this program.
 pub(super) fn in_memory(
     parent: &OpenDirectory,
     name: &str,
@@ -59,7 +59,7 @@ pub(super) fn in_memory(
     memory(parent, name, mode(MODE_IN_MEMORY, group), group, size)
 }
 
-/// A file system in memory with a root of this mode.
+/// Mounts a file system in memory with a root of this mode.
 pub(super) fn memory(
     parent: &OpenDirectory,
     name: &str,

@@ -59,7 +59,7 @@ pub(super) fn write(volume: &OpenDirectory, files: &VolumeFiles, group: Option<G
     Ok(!same || links)
 }
 
-/// The directory that is in force.
+/// Returns the name of the current directory.
 fn current(volume: &OpenDirectory) -> Result<Option<String>, String> {
     match rustix::fs::readlinkat(volume, DATA, Vec::new()) {
         Ok(name) => Ok(name.to_str().ok().map(str::to_owned).filter(|name| !name.contains('/') && name != DATA)),
@@ -102,7 +102,7 @@ fn holds(found: &std::os::fd::OwnedFd, bytes: &[u8]) -> io::Result<bool> {
     Ok(*read == bytes)
 }
 
-/// How many files there are below, as far as `most`.
+/// Counts the files below a directory, up to `most`.
 fn count(directory: &OpenDirectory, most: usize) -> io::Result<usize> {
     let mut files = 0;
     for name in directory.names()? {
@@ -176,19 +176,19 @@ fn give(directory: &OpenDirectory, group: Option<Gid>) -> io::Result<()> {
     Ok(())
 }
 
-/// The names on the way to a file.
+/// Returns the names on the path of a file.
 fn parts(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|part| !part.is_empty() && *part != ".")
 }
 
-/// A link that is there at once or not at all.
+/// Creates a link atomically.
 fn link(volume: &OpenDirectory, name: &str, to: &str) -> io::Result<()> {
     volume.unlink(DATA_NEW)?;
     rustix::fs::symlinkat(to, volume, DATA_NEW)?;
     Ok(rustix::fs::renameat(volume, DATA_NEW, volume, name)?)
 }
 
-/// The names that a volume shows: what stands first on the way to each file.
+/// Returns the names that a volume shows: the first component of each file's path.
 fn shown(files: &VolumeFiles) -> Result<Vec<&str>, String> {
     let mut names: Vec<&str> = files.keys().filter_map(|path| parts(path).next()).collect();
     names.dedup();

@@ -30,7 +30,7 @@ use place::{OpenDirectory, PRIVATE, one_name};
 /// Exists where SELinux is in force.
 const SELINUX: &str = "/sys/fs/selinux/enforce";
 
-/// Why a pod's directories cannot be had, in the kubelet's words where it has some.
+/// Failure to set up a pod's directories, with the kubelet's message if it has one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct VolumeSetupError(String);
@@ -76,7 +76,7 @@ impl Volumes {
         .await
     }
 
-    /// The mounts of a container, in order, whose sources are there when it returns.
+    /// Returns the mounts of a container, in order. Their sources exist when this returns.
     ///
     /// # Errors
     /// A path below a volume that is not there or leads out of it.
@@ -150,7 +150,7 @@ impl Volumes {
 }
 
 impl PodRoot {
-    /// The directory of a pod.
+    /// Creates the directory of a pod.
     fn make(&self, uid: &str) -> io::Result<OpenDirectory> {
         let root = match OpenDirectory::open(&self.root) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -31,19 +31,19 @@ impl OpenDirectory {
         Ok(Self { handle: rustix::fs::open(path, flags, Mode::empty())?, path: path.to_owned() })
     }
 
-    /// The path, for runtimes and messages.
+    /// Returns the path, for runtimes and messages.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The directory of this name in it.
+    /// Opens the directory of this name in it.
     pub(crate) fn child(&self, name: &str) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let handle = rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::empty())?;
         Ok(Self { handle, path: self.path.join(name) })
     }
 
-    /// The same, made with this mode where it is missing.
+    /// Opens the directory of this name, and creates it with this mode if it is missing.
     pub(crate) fn made(&self, name: &str, mode: u32) -> io::Result<Self> {
         match self.child(name) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -60,7 +60,7 @@ impl OpenDirectory {
         }
     }
 
-    /// A file of this name: it must not be there yet.
+    /// Creates a file of this name, which must not exist yet.
     pub(crate) fn new_file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::from_raw_mode(mode & 0o600))?;
@@ -68,13 +68,13 @@ impl OpenDirectory {
         Ok(file.into())
     }
 
-    /// A file of this name to read and to change, made where it is missing.
+    /// Opens a file of this name for reading and writing, and creates it if it is missing.
     pub(crate) fn file(&self, name: &str, mode: u32) -> io::Result<std::fs::File> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::from_raw_mode(mode))?.into())
     }
 
-    /// An ordinary file of this name, to read.
+    /// Opens a regular file of this name for reading.
     pub(crate) fn read(&self, name: &str) -> io::Result<std::fs::File> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = std::fs::File::from(rustix::fs::openat(&self.handle, one_name(name)?, flags, Mode::empty())?);
@@ -133,7 +133,7 @@ impl AsFd for OpenDirectory {
     }
 }
 
-/// A text that names something in a directory, and is no way out of it.
+/// Checks that a text is a name in a directory, and not a path.
 pub(crate) fn one_name(text: &str) -> io::Result<&str> {
     let way_out = text.is_empty() || text == "." || text == ".." || text.len() > LONGEST_NAME;
     if way_out || text.bytes().any(|b| b == b'/' || b == 0) {
@@ -158,7 +158,7 @@ pub(super) const VOLUMES: &str = "volumes";
 /// The directory of the files of a pod's containers.
 pub(crate) const CONTAINERS: &str = "containers";
 
-/// The directory of a volume's plugin, by the kubelet's name; `None` for volumes that have none on the node.
+/// Returns the directory of a volume's plugin, by the kubelet's name; `None` for volumes without one on the node.
 pub(super) fn plugin_directory(source: VolumeSource<'_>) -> Option<&'static str> {
     match source {
         VolumeSource::EmptyDir(_) => Some("kubernetes.io~empty-dir"),

@@ -32,7 +32,7 @@ pub(crate) fn remove_tree(parent: BorrowedFd<'_>, name: &str) -> io::Result<()> 
 }
 
 struct TreeRemoval<'a> {
-    /// Where deep directories are moved to.
+    /// Directory to which deep directories are moved.
     top: BorrowedFd<'a>,
     /// The only mount in which something is removed.
     mount: u64,

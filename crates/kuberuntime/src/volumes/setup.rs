@@ -10,7 +10,7 @@ use crate::environment::PodContext;
 use crate::pod::{HostPathType, Pod, Volume, VolumeSource, Word as _, is_in_memory, size_limit};
 use crate::volume_files::volume_files;
 
-/// Those documents that volumes of the pod are made of: the others need not be copied.
+/// Returns the documents that volumes of the pod need: the others need not be copied.
 pub(super) fn needed(pod: &Pod, documents: &Documents) -> Documents {
     let mut needed =
         Documents { unknown: documents.unknown.clone(), tokens: documents.tokens.clone(), ..Documents::default() };
@@ -98,7 +98,7 @@ fn made_for_files(parent: &OpenDirectory, name: &str, mode: u32, group: Option<G
     Ok(directory)
 }
 
-/// The group to which volumes are given.
+/// Returns the group of the pod's volumes.
 fn group(pod: &Pod) -> Result<Option<Gid>, String> {
     let Some(group) = pod.spec.security_context.fs_group else { return Ok(None) };
     let group = u32::try_from(group).map_err(|_| format!("fsGroup {group} is no group of Linux"))?;

@@ -15,7 +15,7 @@ use super::walk::{SymlinkPolicy, attributes, by_descriptor, find, kind, mount_id
 
 const SUB_PATHS: &str = "volume-subpaths";
 
-/// Where a part of a volume is mounted.
+/// Mount point of a part of a volume.
 pub(super) struct SubPathMount<'a> {
     pub(super) pod: &'a OpenDirectory,
     pub(super) volume: &'a str,
@@ -63,7 +63,7 @@ impl SubPathMount<'_> {
         self.pod.made(SUB_PATHS, PRIVATE)?.made(self.volume, PRIVATE)?.made(self.container, PRIVATE)
     }
 
-    /// A free place of the right sort; `None`: it is mounted already.
+    /// Returns a free mount point of the right type, or `None` if the source is mounted already.
     fn target(
         &self,
         directory: &OpenDirectory,

@@ -13,7 +13,7 @@ use super::remove::remove_tree;
 use super::sub_path::{detach, separate};
 use super::walk::{SymlinkPolicy, find, mount_id};
 
-/// How often mounts are listed: those that lie below others appear one after another.
+/// Maximum number of lists of mounts: mounts below others appear one after another.
 const ROUNDS: usize = 32;
 
 /// Removes the directory `uid` below `root`. Absent is fine.

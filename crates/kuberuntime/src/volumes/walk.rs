@@ -25,7 +25,7 @@ pub(super) enum SymlinkPolicy {
     Refuse,
 }
 
-/// Why there is nothing at a path.
+/// Failure to resolve a path.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WalkError {
     /// The path leads out of the root.
@@ -37,7 +37,7 @@ pub(super) enum WalkError {
     /// Too long a way.
     #[error("it goes over too many symbolic links or directories")]
     TooFar,
-    /// Something else.
+    /// Another error.
     #[error("{}", std::io::Error::from(*.0))]
     Other(#[from] Errno),
 }
@@ -90,7 +90,7 @@ pub(super) fn find(
     }
 }
 
-/// The parts of a path, the first one last.
+/// Pushes the parts of a path, the first one last.
 fn put_ahead(ahead: &mut Vec<OsString>, path: &OsStr) -> Result<(), WalkError> {
     let bytes = path.as_bytes();
     if bytes.first() == Some(&b'/') {
@@ -157,7 +157,7 @@ pub(super) fn mount_id(place: BorrowedFd<'_>) -> std::io::Result<u64> {
         .ok_or_else(|| std::io::Error::other("the kernel does not tell which mount it is in"))
 }
 
-/// The path under which mount calls find an open place, whatever became of the path that it was opened by.
+/// Returns a path for mount calls to an open file, independent of the path by which it was opened.
 pub(super) fn by_descriptor(place: BorrowedFd<'_>) -> PathBuf {
     format!("/proc/self/fd/{}", place.as_raw_fd()).into()
 }

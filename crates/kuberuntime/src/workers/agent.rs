@@ -38,7 +38,7 @@ pub(super) struct Agent {
     jitter: Jitter,
     /// Pods of other programs that were logged.
     foreign: HashSet<String>,
-    /// When directories are listed next.
+    /// Time of the next list of directories.
     directories: Instant,
     /// True if pods wait for the first list of the runtime, which shows the one that has the port that several ask for.
     undecided_ports: bool,

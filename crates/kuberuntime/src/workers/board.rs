@@ -11,7 +11,7 @@ use crate::labels::PodOwner;
 use crate::pod::Pod;
 use crate::status::api::PodStatus;
 
-/// How every pod is.
+/// The published views of all pods.
 pub(super) struct PodBoard {
     /// Guards the views, by namespace, name and uid.
     views: Mutex<BTreeMap<(String, String, String), Arc<PodView>>>,
@@ -28,7 +28,7 @@ impl PodBoard {
         Self { views: Mutex::default(), version: watch::Sender::new(0) }
     }
 
-    /// All pods, by namespace and name.
+    /// Returns all pods, by namespace and name.
     pub(super) fn all(&self) -> Vec<Arc<PodView>> {
         self.views.lock().values().cloned().collect()
     }
@@ -51,7 +51,7 @@ impl PodBoard {
     }
 }
 
-/// Where a pod is on its way.
+/// State of a pod's worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerState {
     /// Waiting for the removal of an earlier pod of the same name, or for the first answer of the runtime.
@@ -65,7 +65,7 @@ pub enum WorkerState {
 }
 
 impl WorkerState {
-    /// In one word.
+    /// Returns the state in one word.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -83,11 +83,11 @@ pub struct PodView {
     /// The pod as it should be. Of a pod that is being deleted it has the deletion timestamp; of a pod that no source
     /// has it is made of what the runtime shows.
     pub pod: Arc<Pod>,
-    /// How it is, or was when the runtime last answered.
+    /// Status of the pod, or that of the runtime's last answer.
     pub status: PodStatus,
     /// True once the runtime has shown it to this process.
     pub observed: bool,
-    /// Where it is on its way.
+    /// State of the pod's worker.
     pub state: WorkerState,
     /// Actions that the last observation asked for, in words.
     pub actions: String,

@@ -18,9 +18,9 @@ pub(super) struct Health {
 
 #[derive(Default)]
 struct LastAnswer {
-    /// When a question was last answered.
+    /// Time of the last answer.
     answered: Option<Instant>,
-    /// Why the last one was not.
+    /// Error of the last call.
     error: Option<String>,
 }
 

@@ -8,8 +8,8 @@ use tokio::time::{Instant, timeout_at};
 use super::WorkerState;
 use super::shared::{AgentState, FIRST_ANSWER};
 
-/// How long sources have for their first answer, from the start of the process. A source that does not answer, such as
-/// a URL, delays no caller after that.
+/// Time that sources have for their first answer, from the start of the process. A source that does not answer, such as a URL,
+/// delays no caller after that.
 const FIRST_READ: Duration = Duration::from_secs(5);
 
 /// Returns when the list of pods has every pod that the sources want and that the runtime had at `begin`.

@@ -80,7 +80,7 @@ pub struct WorkerMetrics {
 }
 
 impl WorkerMetrics {
-    /// Nothing is counted yet.
+    /// Creates the metrics, all zero.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let short: fn() -> Histogram = || Histogram::new(SHORT);
@@ -191,7 +191,7 @@ impl WorkerMetrics {
         }
     }
 
-    /// Every pod: `lifecycle` is `sync`, `terminating` or `terminated`.
+    /// Sets the counts of pods: `lifecycle` is `sync`, `terminating` or `terminated`.
     pub(super) fn pods(&self, desired: usize, active: usize, working: [(&'static str, WorkingPods); 3]) {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
         self.desired.get_or_create(&[("static", "true")]).set(number(desired));

@@ -93,7 +93,7 @@ impl PodAgent {
         Agent::new(Arc::clone(&self.shared), stop.clone()).run(&mut changed).await;
     }
 
-    /// Every pod that is known, by namespace and name. Waits for nothing.
+    /// Returns every known pod, by namespace and name, without waiting.
     #[must_use]
     pub fn pods(&self) -> Vec<Arc<PodView>> {
         self.shared.board.all()
@@ -119,7 +119,7 @@ impl PodAgent {
         self.shared.health.check(Instant::now())
     }
 
-    /// How long ago the sync loop began its last turn: seconds, unless it hangs.
+    /// Returns the time since the sync loop began its last turn: seconds, unless it hangs.
     #[must_use]
     pub fn since_turn(&self) -> Duration {
         self.shared.since_turn()
@@ -131,7 +131,7 @@ impl PodAgent {
         Arc::clone(&self.shared) as Arc<dyn PodStates>
     }
 
-    /// Where it is counted.
+    /// Returns the metrics of the workers.
     #[must_use]
     pub fn metrics(&self) -> &Arc<WorkerMetrics> {
         &self.shared.options.metrics

@@ -78,7 +78,7 @@ impl PodObserver {
         self.publish();
     }
 
-    /// The outcome of a start.
+    /// Records the outcome of a start.
     pub(super) fn set_waiting(&self, container: &str, waiting: Option<&Waiting>) {
         let mut record = self.slot.record();
         let before = match waiting {
@@ -155,7 +155,7 @@ fn first_start(mut status: PodStatus, record: &mut PodRecord, now: Timestamp) ->
     status
 }
 
-/// A pod without manifest, made of what the runtime shows of it.
+/// Returns a pod without manifest, from the data in the runtime.
 pub(super) fn pod_from_runtime(owner: &crate::labels::PodOwner, observed: Option<&ObservedPod>) -> Pod {
     let mut pod = Pod::default();
     pod.metadata.uid.clone_from(&owner.uid);

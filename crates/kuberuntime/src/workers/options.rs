@@ -6,35 +6,35 @@ use std::time::Duration;
 
 use super::metrics::WorkerMetrics;
 
-/// How the sync loop works.
+/// Options of the sync loop.
 #[derive(Clone, Debug)]
 pub struct AgentOptions {
-    /// How often the runtime is asked for everything.
+    /// Interval at which the runtime is listed.
     pub relist: Duration,
-    /// How often the runtime is listed while its events report the changes.
+    /// Interval at which the runtime is listed while its events report the changes.
     pub evented_relist: Duration,
     /// True if the runtime's events are followed.
     pub events: bool,
     /// After so long without an answer the runtime counts as down.
     pub relist_threshold: Duration,
-    /// How often a pod is synced without any change.
+    /// Interval of syncs without a change.
     pub resync: Duration,
-    /// How long a pod waits after an error.
+    /// Time that a pod waits after an error.
     pub error_backoff: Duration,
-    /// How long a pod waits for the runtime's network.
+    /// Time that a pod waits for the runtime's network.
     pub network_backoff: Duration,
-    /// How often objects that should not exist are searched for.
+    /// Interval of the search for objects that should not exist.
     pub housekeeping: Duration,
-    /// How long a sync that was cancelled may take to end before it is given up.
+    /// Time after which a cancelled sync is given up.
     pub patience: Duration,
-    /// How long everything may take to end with the process.
+    /// Time that everything may take to end with the process.
     pub shutdown: Duration,
     /// True if pods of this program that no source has any more are ended. False where the process runs only some pods,
     /// next to those of other processes: then only former pods of the present manifests are ended.
     pub end_unknown: bool,
     /// Decides how pods are spread over time.
     pub seed: u64,
-    /// Where it is counted.
+    /// Metrics of the workers.
     pub metrics: Arc<WorkerMetrics>,
 }
 

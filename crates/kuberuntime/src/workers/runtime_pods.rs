@@ -38,7 +38,7 @@ impl RuntimePod {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct RuntimePods {
-    /// By uid.
+    /// Pods by uid.
     pub(super) pods: HashMap<String, Arc<RuntimePod>>,
 }
 

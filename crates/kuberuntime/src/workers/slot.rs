@@ -152,7 +152,7 @@ impl WorkerSlot {
         self.record().state
     }
 
-    /// The pod as it should be.
+    /// Returns the desired pod.
     pub(super) fn pod(&self) -> Option<Arc<Pod>> {
         self.orders.borrow().pod.clone()
     }

@@ -28,7 +28,7 @@ pub(super) enum RemainingWork {
     Nothing,
     /// Only the work that had just been done.
     TheSame,
-    /// Something else.
+    /// Another cause.
     More,
 }
 

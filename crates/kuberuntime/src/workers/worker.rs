@@ -29,34 +29,34 @@ use crate::sync::{PodRuntimeError, SyncReport};
 pub(super) struct Worker {
     pub(super) observer: PodObserver,
     pub(super) orders: watch::Receiver<Orders>,
-    /// Nothing new is begun.
+    /// Cancelled when no new work may begin.
     pub(super) stop: CancellationToken,
     pub(super) jitter: Jitter,
     /// Kind of the next sync, for metrics.
     work: WorkerOperation,
     /// True once the first start of the whole pod was counted.
     has_started: bool,
-    /// For how long its first start waited for images.
+    /// Time that the first start waited for images.
     pulled: Duration,
-    /// So many syncs followed each other at once.
+    /// Number of syncs that followed each other at once.
     in_a_row: u32,
 }
 
-/// More syncs do not follow each other at once: something may end as fast as it is started.
+/// Maximum number of syncs without a pause: a container may end as fast as it is started.
 const IN_A_ROW: u32 = 10;
 
 enum SyncOutcome {
     /// The pod is observed again.
     Next(NextSync),
-    /// There was nothing to do, and no whole sync was asked for.
+    /// Nothing to do, and no whole sync requested.
     Rest,
     /// The pod has ended, or has to end, and stays so.
     Over,
 }
 
-/// Why a part of a worker's life is over.
+/// Reason for the end of a phase of a worker.
 pub(super) enum PhaseEnd {
-    /// On to the next part.
+    /// The next phase begins.
     On,
     /// The process ends.
     Stopped,
@@ -320,7 +320,7 @@ impl Worker {
     }
 }
 
-/// How long the init containers of a pod ran.
+/// Returns the run time of the init containers of a pod.
 fn initialised_for(status: &PodStatus) -> Duration {
     let ran = status.init_container_statuses.iter().filter_map(|container| {
         let end = container.state.terminated()?;
@@ -329,7 +329,7 @@ fn initialised_for(status: &PodStatus) -> Duration {
     ran.sum()
 }
 
-/// An error with what is behind it, in one line.
+/// Returns an error with its causes, in one line.
 pub(super) fn in_full(error: &PodRuntimeError) -> String {
     format!("{error}: {}", error.source)
 }
