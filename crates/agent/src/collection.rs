@@ -45,7 +45,7 @@ pub struct Collection {
     images: String,
     /// Collects containers, if a runtime of this node runs any.
     containers: Option<Arc<ContainerGc>>,
-    /// Why the containers are unknown. Nothing is selected then, because any image could be in use.
+    /// Reason for which the containers are unknown. Nothing is selected then, because any image could be in use.
     containers_unknown: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub struct CollectionParts {
 /// The states of pods and their images.
 #[derive(Clone)]
 pub struct KnownPods {
-    /// How they are.
+    /// States of the pods.
     pub states: Arc<dyn PodStates>,
     /// The names of the images that they need.
     pub images: Volumes,
@@ -118,7 +118,7 @@ impl Collection {
         Ok(collection)
     }
 
-    /// The endpoint that is collected, or empty for the embedded store.
+    /// Returns the endpoint of the collected images, or an empty text for the embedded store.
     pub fn images(&self) -> &str {
         &self.images
     }
@@ -128,7 +128,8 @@ impl Collection {
         self.containers.is_some()
     }
 
-    /// Only records which images are in use, until `stop`: another process collects, and the record of uses is kept all the same.
+    /// Only records which images are in use, until `stop`: another process collects, and the record of uses is kept
+    /// nevertheless.
     pub async fn watch(&self, stop: &CancellationToken) {
         self.manager.watch(stop).await;
     }
@@ -153,19 +154,19 @@ impl Collection {
         Served::new(service, Arc::clone(&self.pins), Arc::clone(&self.manager), collects)
     }
 
-    /// The node's status of its images and their disk.
+    /// Returns the node's status of its images and their disk.
     pub async fn node_status(&self) -> Result<NodeStatus, CollectionError> {
         self.manager.status().await.map_err(Into::into)
     }
 
-    /// The images, each with whether it is pinned.
+    /// Returns the images, with the pinned ones marked.
     pub async fn list(&self) -> Result<Vec<cri_api::Image>, CollectionError> {
         let mut images = self.service.list_images(None).await.map_err(CollectionError::ListImages)?;
         served::mark_all(&self.pins.read(), &mut images);
         Ok(images)
     }
 
-    /// The layers of all images; `None` where a runtime keeps them and does not list them.
+    /// Returns the layers of all images, or `None` if a runtime keeps them and does not list them.
     pub async fn layers(&self) -> Result<Option<ImageLayers>, CollectionError> {
         let options = self.manager.options();
         let listed = match (&options.engine, &options.facts) {
@@ -204,7 +205,7 @@ impl Collection {
         Ok(())
     }
 
-    /// The image file system, where it can be measured.
+    /// Returns the image file system, if it can be measured.
     pub async fn disk(&self) -> Option<DiskUsage> {
         let info = self.service.image_fs_info().await.ok()?;
         let path = info.image_filesystems.into_iter().next()?.mountpoint;
@@ -376,7 +377,7 @@ fn used_percent(disk: &DiskUsage) -> u64 {
     space.used_percent()
 }
 
-/// The library's goal; `None`: a round by the thresholds.
+/// Returns the library's goal, or `None` for a round by the thresholds.
 fn goal(request: &CollectRequest, disk: Option<&DiskUsage>) -> Option<Goal> {
     if let Some(wanted) = request.until_free {
         return Some(Goal::Free(wanted.saturating_sub(disk.map_or(0, |disk| disk.available_bytes))));

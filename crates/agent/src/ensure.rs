@@ -24,7 +24,7 @@ pub struct ImageNeed {
 }
 
 impl ImageNeed {
-    /// The request that the manager is given.
+    /// Returns the request that the manager is given.
     pub fn request(&self) -> EnsureImageRequest {
         let object = match self.image.role {
             // As in the kubelet: events of an image volume are about the pod.
@@ -44,7 +44,7 @@ impl ImageNeed {
     }
 }
 
-/// The needs of a pod, in its order.
+/// Returns the needs of a pod, in its order.
 pub fn image_needs(pod: Pod, secrets: &SecretStore) -> Vec<ImageNeed> {
     let title = pod.title();
     let access = Arc::new(secrets.resolve(&pod));
@@ -96,7 +96,7 @@ pub struct EnsuredRow {
 }
 
 impl EnsuredRow {
-    /// The row of a need; without an end it is unfinished.
+    /// Returns the row of a need; without an end it is unfinished.
     pub fn new(need: &ImageNeed, end: Option<Result<EnsuredImage, EnsureImageError>>) -> Self {
         let row = Self {
             pod: need.pod.clone(),

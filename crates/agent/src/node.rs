@@ -36,7 +36,7 @@ use events::EventLog;
 use secrets::PullCredentials;
 pub use secrets::SecretsError;
 
-/// How many events are kept.
+/// Maximum number of events that are kept.
 const EVENTS: usize = 2000;
 
 /// The parts that reading manifests needs, before there is a runtime to run them on.
@@ -240,7 +240,7 @@ impl Node {
         }
     }
 
-    /// The state of pods for the admin endpoint.
+    /// Returns the state of pods for the admin endpoint.
     pub fn board(&self) -> PodBoard {
         PodBoard {
             agent: Arc::clone(&self.agent),
@@ -336,8 +336,7 @@ impl PodStates for LateStates {
     }
 }
 
-/// The names of the images that pods need, whether there is a container of them or not. A pod that has ended for good needs
-/// none.
+/// Returns the names of the images that pods need, with or without a container. A pod that has ended for good needs none.
 fn needed_images(
     agent: Arc<OnceLock<Arc<PodAgent>>>,
     desired: watch::Receiver<DesiredPods>,
@@ -357,7 +356,7 @@ fn needed_images(
     })
 }
 
-/// An image's name as it was written, and as a runtime lists it.
+/// Returns an image's name as written, and as a runtime lists it.
 fn names(image: &str) -> Vec<String> {
     let full = oci::Reference::parse(image).ok();
     let listed = full.map(|full| [full.clone().with_default_tag().to_string(), full.canonical().to_string()]);

@@ -33,9 +33,9 @@ use routes::Routes;
 /// The address of the page, and who may read it.
 #[derive(Clone, Debug)]
 pub struct PageAddress {
-    /// Where it listens.
+    /// Address of the listener.
     pub address: SocketAddr,
-    /// In clear text without.
+    /// Files for TLS; plain text without.
     pub tls: Option<TlsFiles>,
     /// The password of a reader who has no client certificate.
     pub token: Option<Secret>,
@@ -63,7 +63,7 @@ impl StatusPage {
         Ok(Self { port, access, reporter: Arc::new(Reporter::new(parts)), scheme })
     }
 
-    /// The URL of the page.
+    /// Returns the URL of the page.
     pub fn url(&self) -> String {
         format!("{}://{}/", self.scheme, self.port.address())
     }

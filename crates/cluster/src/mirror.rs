@@ -16,20 +16,20 @@ use crate::client::{ClusterClient, Failure, failure, request, text};
 use crate::status::delete;
 use crate::watch::{Objects, Selected};
 
-/// On mirror pods: the hash of the manifest.
+/// Annotation of mirror pods: the hash of the manifest.
 pub const MIRROR: &str = "kubernetes.io/config.mirror";
-/// On local pods: the same.
+/// Annotation of local pods: the hash of the manifest.
 const HASH: &str = "kubernetes.io/config.hash";
-/// On mirror pods: the parts of the manifest that a mirror cannot have.
+/// Annotation of mirror pods: the parts of the manifest that a mirror cannot have.
 const LEFT_OUT: &str = "imagelet.dev/mirror.left-out";
-/// How often everything is compared.
+/// Interval at which all mirrors are compared.
 const CHECK: Duration = Duration::from_secs(30);
 
-/// Something to do about mirror pods.
+/// A change of mirror pods.
 #[derive(Clone, Debug, PartialEq)]
 enum MirrorAction {
     Create(Value),
-    /// Of this uid.
+    /// Deletes the mirror with this uid.
     Delete(Value, String),
 }
 
@@ -45,7 +45,7 @@ pub struct Mirrors {
     client: ClusterClient,
     pods: watch::Receiver<Selected>,
     node: watch::Receiver<Selected>,
-    /// Why mirrors could not be changed the last time, by namespace and name of the pod.
+    /// Reasons for the last failed changes, by namespace and name of the pod.
     failures: BTreeMap<PodKey, String>,
 }
 
@@ -132,7 +132,7 @@ impl Mirrors {
     }
 }
 
-/// The actions by which each local pod, and nothing else, gets a mirror.
+/// Returns the changes after which exactly the local pods have mirrors.
 fn plan(local: &[Value], objects: &Objects, owner: &MirrorOwner) -> Vec<MirrorAction> {
     let mut wanted: BTreeMap<_, &Value> = local.iter().map(|pod| (key(pod), pod)).collect();
     let mut actions = Vec::new();
@@ -159,7 +159,7 @@ fn plan(local: &[Value], objects: &Objects, owner: &MirrorOwner) -> Vec<MirrorAc
     actions
 }
 
-/// The mirror of a local pod.
+/// Returns the mirror of a local pod.
 fn mirror_of(pod: &Value, owner: &MirrorOwner) -> Value {
     let mut mirror = pod.clone();
     let left_out = spec::leave_out(&mut mirror["spec"]);

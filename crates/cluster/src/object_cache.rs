@@ -120,7 +120,7 @@ impl ObjectCache {
         }
     }
 
-    /// An object, if it is known by now.
+    /// Returns an object, if it is known.
     #[must_use]
     pub fn known(&self, name: &ObjectName) -> Option<Arc<Value>> {
         only(&self.0.watches.lock().get(name)?.store)
@@ -152,7 +152,7 @@ impl ObjectCache {
     }
 }
 
-/// The object of a store of one.
+/// Returns the object of a store of one.
 fn only(store: &Store<Object>) -> Option<Arc<Value>> {
     store.state().pop().map(|object| Arc::clone(&object.value))
 }

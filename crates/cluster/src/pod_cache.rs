@@ -35,7 +35,7 @@ pub struct CachedPods {
 }
 
 impl PodCache {
-    /// In a directory, which need not be there.
+    /// Creates a cache in a directory, which need not exist.
     #[must_use]
     pub fn new(directory: &Path) -> Self {
         Self { path: directory.join("pods.json") }

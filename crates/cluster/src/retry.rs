@@ -21,7 +21,7 @@ pub fn system_random() -> Random {
     })
 }
 
-/// The duration, longer or shorter by up to this fraction of it.
+/// Returns the duration, longer or shorter by up to this fraction.
 #[must_use]
 pub fn jittered(duration: Duration, fraction: f64, random: &Random) -> Duration {
     let factor = 1.0 + fraction * (2.0 * random() - 1.0);
@@ -49,7 +49,7 @@ impl Backoff {
         self.next == self.first
     }
 
-    /// The next wait: a quarter longer or shorter than its turn.
+    /// Returns the next wait, up to a quarter longer or shorter than its base.
     pub fn next(&mut self, random: &Random) -> Duration {
         let wait = self.next;
         self.next = (self.next * 2).min(self.most);

@@ -44,7 +44,7 @@ impl Authority for Reviews {
     }
 }
 
-/// The bearer in the status of a TokenReview.
+/// Returns the user in the status of a TokenReview.
 fn bearer(status: &Value) -> Option<Identity> {
     let user = &status["user"];
     let name = user["username"].as_str().filter(|name| !name.is_empty() && status["authenticated"] == true)?;

@@ -17,7 +17,7 @@ use crate::retry::{Backoff, Random};
 
 /// A token is not kept for longer.
 const LONGEST: SignedDuration = SignedDuration::from_hours(24);
-/// By so much the renewals of tokens differ.
+/// Jitter of the renewals of tokens.
 const JITTER: Duration = Duration::from_secs(10);
 
 /// Some parts of the API server learn late that a pod was bound to this node: a forbidden request is retried this many
@@ -43,7 +43,7 @@ pub struct TokenRequest {
     pub pod_uid: String,
     /// The intended audience; empty: the API server.
     pub audience: String,
-    /// How long it is to be good, in seconds; `None`: as long as the API server likes.
+    /// Requested validity in seconds; `None` for that of the API server.
     pub expiration: Option<i64>,
 }
 
@@ -90,7 +90,7 @@ impl TokenManager {
         Self { client, clock, random, tokens: Mutex::default() }
     }
 
-    /// A token that is good.
+    /// Returns a valid token.
     pub async fn token(&self, request: &TokenRequest) -> Result<Secret, TokenError> {
         let known = self.tokens.lock().get(request).cloned();
         let now = (self.clock)();

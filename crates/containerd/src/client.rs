@@ -54,13 +54,13 @@ impl Client {
         Ok(Self { socket: socket.to_owned(), channel, headers })
     }
 
-    /// The socket of containerd.
+    /// Returns the socket of containerd.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
     }
 
-    /// The same client with this lease on every call.
+    /// Returns a client with this lease on every call.
     pub(crate) fn with_lease(&self, id: &str) -> Result<Self> {
         let headers = Headers { lease: Some(header("use lease", id)?), ..self.headers.clone() };
         Ok(Self { headers, ..self.clone() })
@@ -106,7 +106,7 @@ pub(crate) async fn answer<T>(
     }
 }
 
-/// An answer without the message that it has to carry.
+/// Returns the error for an answer without its mandatory message.
 pub(crate) fn empty(call: &'static str, subject: &str) -> Error {
     Error::new(ErrorKind::Failed, call, subject, "the answer is empty")
 }

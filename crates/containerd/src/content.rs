@@ -44,7 +44,7 @@ impl Client {
         Ok(unless(ErrorKind::NotFound, first)?.is_some())
     }
 
-    /// A blob of at most `max_bytes`, verified; `None`: there is no such blob.
+    /// Returns a verified blob of at most `max_bytes`, or `None` if there is no such blob.
     ///
     /// # Errors
     /// A call failed, the blob is longer, or its bytes do not have the digest.

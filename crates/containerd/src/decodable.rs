@@ -74,7 +74,7 @@ fn object<'v>(value: &'v Value, name: &str) -> Result<Option<&'v Map<String, Val
     Ok(value.as_object())
 }
 
-/// A time of RFC 3339. Versions of Go differ in the details, so only the outline counts.
+/// Checks a time of RFC 3339. Versions of Go differ in the details, so only the outline counts.
 fn time(value: &Value, name: &str) -> Checked {
     let has_outline = |text: &str| {
         let (date, time) = text.split_once('T')?;

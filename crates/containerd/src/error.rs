@@ -12,9 +12,9 @@ pub type Result<T> = std::result::Result<T, Error>;
 /// Class of an error, as far as callers act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ErrorKind {
-    /// There is no such object.
+    /// The object does not exist.
     NotFound,
-    /// There is such an object already.
+    /// The object exists already.
     AlreadyExists,
     /// The object is in use: a snapshot with children, for example.
     InUse,
@@ -74,7 +74,7 @@ impl Error {
         Self::new(kind, call, subject, message)
     }
 
-    /// The class.
+    /// Returns the class.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
         self.kind
@@ -86,7 +86,7 @@ impl Error {
         self.call
     }
 
-    /// The object of the call: a digest, a key, a name; empty for lists.
+    /// Returns the object of the call: a digest, a key, a name; empty for lists.
     #[must_use]
     pub fn subject(&self) -> &str {
         &self.subject

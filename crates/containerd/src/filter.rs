@@ -1,11 +1,11 @@
 //! Filters of containerd's lists.
 
-/// The filter for objects with this value of a label.
+/// Returns the filter for objects with this value of a label.
 pub(crate) fn label(key: &str, value: &str) -> String {
     format!("labels.{}=={}", quoted(key), quoted(value))
 }
 
-/// A string as a filter writes it: in double quotes, with `\` before quotes and before itself.
+/// Quotes a text for a filter: in double quotes, with `\` before quotes and before itself.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -59,7 +59,7 @@ impl ImageRecord {
 }
 
 impl Client {
-    /// The record of this name; `None`: there is none.
+    /// Returns the record of this name, or `None` if there is none.
     ///
     /// # Errors
     /// The call failed, or the answer has no target.
@@ -71,7 +71,7 @@ impl Client {
         ImageRecord::from_message(CALL, found.image.ok_or_else(|| empty(CALL, name))?).map(Some)
     }
 
-    /// The records with this value of a label.
+    /// Returns the records with this value of a label.
     ///
     /// # Errors
     /// The call failed, or a record has no target.

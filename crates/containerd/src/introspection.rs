@@ -15,12 +15,12 @@ pub struct Snapshotter {
     pub name: String,
     /// Directory of its files; `None`: containerd does not say.
     pub root: Option<PathBuf>,
-    /// Why it cannot be used; `None`: it can.
+    /// Reason for which the snapshotter cannot be used; `None` if it can.
     pub error: Option<String>,
 }
 
 impl Client {
-    /// The snapshotters of this containerd, those too that it could not start.
+    /// Returns the snapshotters of this containerd, including those that it could not start.
     ///
     /// # Errors
     /// The call failed.

@@ -49,7 +49,7 @@ impl Client {
         Ok(lease)
     }
 
-    /// A lease that is there.
+    /// Returns a handle of an existing lease.
     ///
     /// # Errors
     /// The id is no value of a header.
@@ -57,7 +57,7 @@ impl Client {
         Ok(Lease { id: id.to_owned(), client: self.with_lease(id)? })
     }
 
-    /// All leases with this value of a label.
+    /// Returns all leases with this value of a label.
     ///
     /// # Errors
     /// The call failed.
@@ -69,7 +69,7 @@ impl Client {
 }
 
 impl Lease {
-    /// The id.
+    /// Returns the ID.
     #[must_use]
     pub fn id(&self) -> &str {
         &self.id

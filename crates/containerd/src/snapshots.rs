@@ -65,7 +65,7 @@ pub enum Prepared {
 }
 
 impl Client {
-    /// The snapshot of this name or key; `None`: there is none.
+    /// Returns the snapshot of this name or key, or `None` if there is none.
     ///
     /// # Errors
     /// The call failed.
@@ -102,7 +102,7 @@ impl Client {
         self.list(snapshotter, values.iter().map(of).collect()).await
     }
 
-    /// All committed snapshots.
+    /// Returns all committed snapshots.
     ///
     /// # Errors
     /// The call failed.

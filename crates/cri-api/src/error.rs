@@ -7,7 +7,7 @@ use std::time::Duration;
 /// Result of a service call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a call failed. One per reaction that a caller can have.
+/// Class of a failed call. One per reaction that a caller can have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// The request itself is wrong: a bad reference, an unsupported media type.
@@ -56,13 +56,13 @@ impl Kind {
         Self::Unknown,
     ];
 
-    /// The kind of this name, as [`Kind::as_str`] writes it.
+    /// Returns the kind of this name, as [`Kind::as_str`] returns it.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// The name, as gRPC writes it.
+    /// Returns the name, as in gRPC.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -89,8 +89,8 @@ impl fmt::Display for Kind {
     }
 }
 
-/// Why a call failed, where the kind is not enough: CRI has no code for it. Set by the service that fails, or for a foreign runtime
-/// by `cri-grpc`, which knows the texts of runtimes.
+/// Reason of a failed call, if the kind is not enough: CRI has no code for it. Set by the service that fails, or for a foreign
+/// runtime by `cri-grpc`, which knows the texts of runtimes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reason {
     /// The registry cannot be reached, in a runtime's own word for the kubelet.
@@ -146,7 +146,7 @@ impl Reason {
         }
     }
 
-    /// The name, as programs exchange it.
+    /// Returns the name, as programs exchange it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -171,7 +171,7 @@ impl Reason {
         matches!(self, Self::DiskFull | Self::QuotaExceeded)
     }
 
-    /// The reason of this name, as [`Reason::as_str`] writes it.
+    /// Returns the reason of this name, as [`Reason::as_str`] returns it.
     #[must_use]
     pub fn of_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|reason| reason.as_str() == name)
@@ -191,13 +191,13 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error of this kind.
+    /// Creates an error of this kind.
     #[must_use]
     pub fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, reason: None, message: message.into(), retry_after: None, needed_bytes: None }
     }
 
-    /// An error whose message is that of `source` and of everything below it, joined by `: `.
+    /// Creates an error whose message is that of `source` and of all its causes, joined by `: `.
     #[must_use]
     pub fn from_source(kind: Kind, source: &(dyn std::error::Error + 'static)) -> Self {
         let mut message = source.to_string();
@@ -213,13 +213,13 @@ impl Error {
         Self { kind, reason: None, message, retry_after: None, needed_bytes: None }
     }
 
-    /// The same error from a peer that asks not to be called again for so long.
+    /// Sets the pause that a peer asks for before the next call.
     #[must_use]
     pub fn with_retry_after(self, retry_after: Duration) -> Self {
         Self { retry_after: Some(retry_after), ..self }
     }
 
-    /// How long the peer wants to be left alone; `None`: it did not say.
+    /// Returns the pause that the peer asks for, if there is one.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {
         self.retry_after
@@ -231,14 +231,14 @@ impl Error {
         Self { needed_bytes: Some(needed_bytes), ..self }
     }
 
-    /// How many bytes must be free for the same call to succeed, as far as that is known. `None`: it is not, or the
-    /// disk is not what was lacking.
+    /// Returns the number of bytes that must be free for the same call to succeed, if that is known. Returns `None` if it is
+    /// unknown, or if disk space was not the problem.
     #[must_use]
     pub fn needed_bytes(&self) -> Option<u64> {
         self.needed_bytes
     }
 
-    /// The same error for this reason. Its message begins with the kubelet's word for the reason, where there is one.
+    /// Sets the reason. The message then begins with the kubelet's word for the reason, if there is one.
     #[must_use]
     pub fn with_reason(self, reason: Reason) -> Self {
         let message = match reason.kubelet_word() {
@@ -254,25 +254,25 @@ impl Error {
         self.reason
     }
 
-    /// The same error with another message.
+    /// Replaces the message.
     #[must_use]
     pub fn with_message(self, message: impl Into<String>) -> Self {
         Self { message: message.into(), ..self }
     }
 
-    /// The kind.
+    /// Returns the kind.
     #[must_use]
     pub fn kind(&self) -> Kind {
         self.kind
     }
 
-    /// The message: one line, without secrets.
+    /// Returns the message: one line, without secrets.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The same error with `context: ` in front of its message, behind the kubelet's word.
+    /// Adds `context: ` in front of the message, after the kubelet's word.
     #[must_use]
     pub fn context(self, context: impl fmt::Display) -> Self {
         let word = self.reason.and_then(Reason::kubelet_word);

@@ -29,12 +29,12 @@ pub struct Image {
     pub uid: Option<i64>,
     /// User name that the image runs as, where it is a name; otherwise empty.
     pub username: String,
-    /// How the image was specified when it was pulled; annotations may be filled from the manifest.
+    /// Specification of the image in the pull; annotations may be filled from the manifest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spec: Option<ImageSpec>,
     /// True if garbage collection must not remove the image. An explicit removal still succeeds.
     pub pinned: bool,
-    /// When it came to this node, in nanoseconds since the epoch, where the service knows. CRI cannot say it.
+    /// Time of the pull to this node, in nanoseconds since the epoch, if the service knows it. CRI has no field for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pulled_at: Option<i64>,
 }
@@ -73,7 +73,7 @@ pub struct PullImageRequest {
 }
 
 impl PullImageRequest {
-    /// An anonymous pull of a name.
+    /// Creates an anonymous pull of a name.
     #[must_use]
     pub fn new(image: impl Into<String>) -> Self {
         Self { image: ImageSpec::new(image), ..Self::default() }

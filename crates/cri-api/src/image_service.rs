@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::{FsInfo, Image, ImageFilter, ImageSpec, ImageStatus, PullImageRequest, Result};
 
-/// Where images live: the embedded engine, a remote CRI runtime, or a fake.
+/// Service that keeps images: the embedded engine, a remote CRI runtime, or a fake.
 ///
 /// The calls are exactly those of CRI `runtime.v1`. Dropping a future cancels the call: a pull ends unless other callers
 /// wait for the same one, and leaves no partial result visible.
@@ -13,7 +13,7 @@ pub trait ImageService: Send + Sync + 'static {
     /// Returns all images, or those that the filter selects.
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>>;
 
-    /// The image that `image` resolves to, if it may be used; absence is `Ok` with `None` in it.
+    /// Returns the image that `image` resolves to, if it may be used; absence is `Ok` with `None` in it.
     ///
     /// # Errors
     /// `InvalidArgument` for an empty name or an ambiguous short id.

@@ -24,7 +24,7 @@ pub struct ImageSpec {
 }
 
 impl ImageSpec {
-    /// A spec with nothing but the id or name.
+    /// Creates a specification with only the ID or name.
     #[must_use]
     pub fn new(image: impl Into<String>) -> Self {
         Self { image: image.into(), ..Self::default() }

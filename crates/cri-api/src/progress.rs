@@ -74,7 +74,7 @@ pub enum PullEvent {
 pub struct ProgressSink(Option<Arc<dyn Fn(PullEvent) + Send + Sync>>);
 
 impl ProgressSink {
-    /// A sink that calls `f`.
+    /// Creates a sink that calls `f`.
     #[must_use]
     pub fn new(f: impl Fn(PullEvent) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(f)))

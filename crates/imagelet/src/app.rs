@@ -57,7 +57,7 @@ pub(crate) struct App {
     pub(crate) board: PullBoard,
     /// The export of spans, if it is configured.
     pub(crate) traces: Option<Traces>,
-    /// How the command uses the root.
+    /// Access of the command to the root.
     access: Access,
     images: OnceCell<Images>,
     managed: OnceCell<Managed>,
@@ -137,7 +137,7 @@ impl App {
         self.source.lock().clone()
     }
 
-    /// The configuration in force: the one of the start, until a reload replaces it.
+    /// Returns the configuration in force: that of the start, until a reload replaces it.
     pub(crate) fn in_force(&self) -> Arc<Config> {
         Arc::clone(&self.in_force.read())
     }

@@ -115,7 +115,7 @@ impl Images {
         self.engine.clone().filter(|_| matches!(self.keeper, ImageKeeper::Store(_)))
     }
 
-    /// If this process owns the embedded store, serves image requests of other processes with `service` from now on.
+    /// Serves image requests of other processes with `service` from now on, if this process owns the embedded store.
     pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
         if let ImageKeeper::Store(store) = &self.keeper {
             store.answer_with(service);

@@ -39,11 +39,11 @@ const MAX_RECORDS: usize = 10_000;
 /// Maximum number of concurrent pulls in a process that runs pods: enough for the images of a pod, and few enough that images of pods with
 /// a higher priority do not wait behind all others.
 const SIDE_BY_SIDE: usize = 5;
-/// How long a docker credential helper may take, unless providers have less.
+/// Timeout of a docker credential helper, unless providers have less.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a credential provider may take: the kubelet's limit.
+/// Timeout of a credential provider: the kubelet's limit.
 const PROVIDER_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long node files are cached, as in the kubelet.
+/// Time for which node files are cached, as in the kubelet.
 const NODE_CACHE: Duration = Duration::from_secs(300);
 
 /// The caller that pulls, which decides the limits that are not configured.
@@ -206,8 +206,8 @@ fn exit_code(error: &std::io::Error) -> Code {
     if error.kind() == std::io::ErrorKind::PermissionDenied { Code::NotPermitted } else { Code::Failed }
 }
 
-/// How long a pull that `registryPullQPS` delays waits for its turn. A burst of pods starts well within it; a pull that would wait
-/// longer fails and backs off, so that the queue is bounded.
+/// Time that a pull delayed by `registryPullQPS` waits. A burst of pods starts well within it; a pull that would wait longer
+/// fails and backs off, so that the queue is bounded.
 const PULL_WAIT: Duration = Duration::from_secs(30);
 
 /// Returns the limits of pulls by the configuration; unset ones are the mode's.

@@ -24,11 +24,11 @@ use count::{BoundedProcessor, CountedExporter, QUEUE, SpanCounts};
 
 /// Name of the program in traces.
 const SERVICE: &str = "imagelet";
-/// How long one export may take.
+/// Timeout of one export.
 const EXPORT_TIME: Duration = Duration::from_secs(5);
-/// How often spans are sent, unless there are many.
+/// Interval at which spans are sent, unless there are many.
 const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
-/// How long the end of the process waits for the last export.
+/// Time that the end of the process waits for the last export.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 /// Denominator of sampling rates.
 const MILLION: f64 = 1_000_000.0;

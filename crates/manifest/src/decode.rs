@@ -85,12 +85,12 @@ enum Expected {
     List,
     Map,
     Time,
-    /// In serde's words.
+    /// The message of serde.
     Other(String),
 }
 
 impl Expected {
-    /// The type that serde's error names: visitors of the Kubernetes API are called as their types.
+    /// Returns the type that serde's error names: visitors of the Kubernetes API have the names of their types.
     fn of(message: &str) -> Self {
         // A text that is read further has an error of its own; of such types, pods have times alone.
         if !message.starts_with("invalid type: ") && !message.starts_with("invalid value: ") {
@@ -125,7 +125,7 @@ impl Expected {
         }
     }
 
-    /// A value of the type, for an entry of a list, so that those behind it keep their index.
+    /// Returns a value of the type, for an entry of a list, so that later entries keep their index.
     fn empty(&self) -> Value {
         match self {
             Self::Text => Value::from(""),
@@ -186,7 +186,7 @@ fn report_unknown<T: DeserializeOwned>(path: &FieldPath, steps: &[Step], errors:
     errors.push(field_path::<T>(path, steps), FieldProblem::Unknown { closest });
 }
 
-/// The steps below `path` in the notation of Kubernetes, in which keys of the user's own are in brackets.
+/// Returns the steps below `path` in the notation of Kubernetes, in which keys of the user's own are in brackets.
 fn field_path<T: DeserializeOwned>(path: &FieldPath, steps: &[Step]) -> FieldPath {
     let mut path = path.clone();
     for (length, step) in steps.iter().enumerate() {
@@ -223,7 +223,7 @@ fn remove(value: &mut Value, steps: &[Step], expected: &Expected) -> bool {
     }
 }
 
-/// A value in one line; what could be long or secret is not shown.
+/// Returns a value in one line, without parts that may be long or secret.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),

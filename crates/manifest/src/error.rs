@@ -7,7 +7,7 @@ use oci::text::escaped;
 
 use crate::yaml::Position;
 
-/// Where an object was written.
+/// Position of an object in its file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectOrigin {
     /// File name as given; `-` is standard input.

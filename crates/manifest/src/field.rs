@@ -10,31 +10,31 @@ use std::fmt;
 pub struct FieldPath(String);
 
 impl FieldPath {
-    /// The field `name` of the object itself.
+    /// Creates the path of the field `name` of the object itself.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self(name.to_owned())
     }
 
-    /// The field `name` of the map at this place.
+    /// Returns the path of the field `name` of the map at this place.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() { Self::new(name) } else { Self(format!("{}.{name}", self.0)) }
     }
 
-    /// The entry `index` of the list at this place.
+    /// Returns the path of the entry `index` of the list at this place.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         Self(format!("{}[{index}]", self.0))
     }
 
-    /// The entry `key` of the map at this place, where keys are the user's own.
+    /// Returns the path of the entry `key` of the map at this place, whose keys are the user's own.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         Self(format!("{}[{key}]", self.0))
     }
 
-    /// The path in the notation of Kubernetes, `spec.containers[0].name`; empty for the object itself.
+    /// Returns the path in the notation of Kubernetes, `spec.containers[0].name`; empty for the object itself.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -76,7 +76,7 @@ pub enum FieldProblem {
     Unsupported {
         /// The value as written.
         value: String,
-        /// Those that there are.
+        /// Supported values.
         supported: Vec<String>,
     },
     /// The value stands in its list twice.
@@ -103,7 +103,7 @@ pub enum FieldProblem {
         /// The most bytes.
         max: usize,
     },
-    /// There is no field of this name.
+    /// No field of this name exists.
     #[error("Unknown field{}", hint(.closest))]
     Unknown {
         /// The field that was probably meant.
@@ -148,7 +148,7 @@ pub struct FieldError {
 pub struct FieldErrors(Vec<FieldError>);
 
 impl FieldErrors {
-    /// All of them, in the order of the document where they are of one.
+    /// Returns all errors, in the order of the document if they are of one.
     pub fn iter(&self) -> std::slice::Iter<'_, FieldError> {
         self.0.iter()
     }
@@ -229,7 +229,7 @@ impl FieldErrors {
 
 impl std::error::Error for FieldErrors {}
 
-/// As aggregates of apimachinery: one as it is, more in brackets.
+/// As in aggregates of apimachinery, a single error is written as it is, and several in brackets.
 impl fmt::Display for FieldErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0[..] {

@@ -51,11 +51,11 @@ pub(crate) struct NeededImage<'a> {
     pub(crate) name: &'a str,
     /// Image as written; empty if there is none.
     pub(crate) image: &'a str,
-    /// As written, otherwise what the API server would fill in.
+    /// Policy as written, otherwise the default of the API server.
     pub(crate) policy: PullPolicy,
 }
 
-/// Every image of a pod: those of volumes, of ephemeral, init and normal containers.
+/// Returns every image of a pod: those of volumes, of ephemeral, init and normal containers.
 pub(crate) fn images(spec: &PodSpec) -> Vec<NeededImage<'_>> {
     let written = written(spec);
     let images = written.into_iter().map(|WrittenImage { role, index, name, image, policy }| {

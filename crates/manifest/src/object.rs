@@ -16,13 +16,13 @@ pub struct Pod {
     pub source: ObjectOrigin,
     /// `Pod`, or the kind of the workload.
     pub kind: String,
-    /// As written, otherwise `default`.
+    /// Namespace as written, otherwise `default`.
     pub namespace: String,
     /// Name of the pod or workload.
     pub name: String,
-    /// As written; otherwise made from kind and name, the same every time.
+    /// Uid as written; otherwise derived from kind and name, always the same.
     pub uid: String,
-    /// Those of the pod or of the pod template.
+    /// Annotations of the pod or of the pod template.
     pub annotations: BTreeMap<String, String>,
     /// Images in the order in which the kubelet visits them: volumes, ephemeral, init and normal containers.
     pub images: Vec<PodImage>,
@@ -50,7 +50,7 @@ pub struct PodImage {
     pub name: String,
     /// Image as written.
     pub image: String,
-    /// As written, otherwise what the API server would fill in.
+    /// Policy as written, otherwise the default of the API server.
     pub policy: PullPolicy,
 }
 
@@ -114,7 +114,7 @@ impl Objects {
         self.notes.extend(other.notes);
     }
 
-    /// The first object that was given before.
+    /// Returns an error for the first object that was given before.
     pub fn duplicate(&self) -> Option<ManifestError> {
         let mut seen = BTreeMap::new();
         self.keys().find_map(|(kind, namespace, name, source)| {

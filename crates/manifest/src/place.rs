@@ -27,7 +27,7 @@ impl ManifestDocument<'_> {
         Ok(self.text_in(node, "metadata", key)?.filter(|text| !text.is_empty()))
     }
 
-    /// The annotations of an object, or none.
+    /// Returns the annotations of an object, or none.
     pub(super) fn annotations(&self, object: &Node) -> Result<BTreeMap<String, String>, ManifestError> {
         let Some(node) = object.get("metadata").and_then(|m| m.get("annotations")) else { return Ok(BTreeMap::new()) };
         let Value::Map(entries) = &node.value else {
@@ -43,7 +43,7 @@ impl ManifestDocument<'_> {
         Ok(annotations)
     }
 
-    /// The `name`s of a list of references to objects (`[{name: a}]`), those that are not empty, in their order.
+    /// Returns the non-empty `name`s of a list of references to objects (`[{name: a}]`), in order.
     pub(super) fn names(&self, node: &Node, key: &str, path: &str) -> Result<Vec<String>, ManifestError> {
         let mut names = Vec::new();
         for (index, entry) in self.list(node, key, path)?.iter().enumerate() {
@@ -74,7 +74,7 @@ impl ManifestDocument<'_> {
         }
     }
 
-    /// The list below `key`, or an empty one.
+    /// Returns the list below `key`, or an empty one.
     pub(super) fn list<'n>(&self, node: &'n Node, key: &str, path: &str) -> Result<&'n [Node], ManifestError> {
         match node.get(key) {
             None => Ok(&[]),
@@ -84,7 +84,7 @@ impl ManifestDocument<'_> {
     }
 }
 
-/// The node of this path (`spec.containers[1].image`), or the last one on the way to it.
+/// Returns the node of this path (`spec.containers[1].image`), or its last existing parent.
 pub(super) fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
     let (step, rest) = match path.strip_prefix('[') {
         Some(path) => path.split_once(']').unwrap_or((path, "")),
@@ -97,7 +97,7 @@ pub(super) fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
     next.map_or(node, |next| at(next, rest.strip_prefix('.').unwrap_or(rest)))
 }
 
-/// A uid for an object that has none: the same object gives the same uid, so that records and logs can be compared.
+/// Returns a uid for an object without one: the same object has the same uid, so that records and logs can be compared.
 pub(super) fn made_uid(kind: &str, namespace: &str, name: &str) -> String {
     let digest = oci::Digest::sha256(format!("{kind}\0{namespace}\0{name}").as_bytes());
     digest.hex()[..32].to_owned()

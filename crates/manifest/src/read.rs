@@ -16,12 +16,12 @@ const KUSTOMIZE: &str = "kustomize.config.k8s.io/";
 /// The file names of a kustomization; in a file with such a name its kind may be missing.
 const KUSTOMIZATIONS: [&str; 3] = ["kustomization.yaml", "kustomization.yml", "Kustomization"];
 
-/// The objects of one file; there may be none. Those that hold no pod are passed by.
+/// Parses the objects of one file, which may have none. Objects that hold no pod are ignored.
 pub fn parse(file: &str, text: &str) -> Result<Objects, ManifestError> {
     read(file, text, Expected::Pods)
 }
 
-/// The Secrets and ServiceAccounts of one file that has nothing else.
+/// Parses the Secrets and ServiceAccounts of one file without other objects.
 pub fn parse_secrets(file: &str, text: &str) -> Result<Objects, ManifestError> {
     read(file, text, Expected::Secrets)
 }

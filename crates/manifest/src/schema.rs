@@ -58,7 +58,7 @@ impl Error for End {
 }
 
 impl<'s> TypeWalk<'s> {
-    /// The walk behind the next step, or `None` at the place that is searched for, whose shape is kept.
+    /// Returns the walk after the next step, or `None` at the target, whose shape is kept.
     fn next(self, shape: Shape) -> Option<OneEntry<'s>> {
         let Some((step, steps)) = self.steps.split_first() else {
             self.found.set(shape);

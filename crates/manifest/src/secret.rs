@@ -104,7 +104,7 @@ impl ManifestDocument<'_> {
     }
 }
 
-/// The account of a pod for which there is no manifest: known by its name alone.
+/// Returns the account of a pod without a manifest of the account: only its name is known.
 pub(crate) fn unknown_account(namespace: &str, name: &str) -> ServiceAccount {
     ServiceAccount {
         namespace: namespace.to_owned(),

@@ -9,7 +9,7 @@ use credentials::{PullSecret, ServiceAccount};
 use crate::object::{AccountObject, Objects, Pod, SecretObject};
 use crate::secret::unknown_account;
 
-/// By namespace and name.
+/// Namespace and name.
 type ObjectKey = (String, String);
 
 /// Secrets and accounts by name.

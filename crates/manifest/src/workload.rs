@@ -158,12 +158,12 @@ fn error(field: &FieldPath, message: String) -> WorkloadError {
     WorkloadError { field: field.clone(), message }
 }
 
-/// The field `name` of an object, unless it is null.
+/// Returns the field `name` of an object, unless it is null.
 fn set<'v>(object: &'v Value, name: &str) -> Option<&'v Value> {
     object.get(name).filter(|value| !value.is_null())
 }
 
-/// The error of an object at `path` without the field `name`, with the field that was probably meant to be it.
+/// Returns the error of an object at `path` without the field `name`, with a suggestion of the field that was probably meant.
 fn missing(object: &Value, path: &FieldPath, name: &str, message: String) -> WorkloadError {
     let keys = object.as_object().into_iter().flat_map(|map| map.keys());
     let meant = keys.map(String::as_str).find(|key| *key != name && base::nearest(key, [name]).is_some());
@@ -177,7 +177,7 @@ fn missing(object: &Value, path: &FieldPath, name: &str, message: String) -> Wor
     }
 }
 
-/// The pod template of an object, which has a spec, and its path.
+/// Returns the pod template of an object with a spec, and its path.
 fn template<'v>(kind: &WorkloadKind, object: &'v Value, title: &str) -> Result<(&'v Value, FieldPath), WorkloadError> {
     let (mut value, mut path) = (object, FieldPath::default());
     for name in kind.template {
@@ -193,7 +193,7 @@ fn template<'v>(kind: &WorkloadKind, object: &'v Value, title: &str) -> Result<(
     }
 }
 
-/// The form of a field below `root`: `spec.containers[].image`.
+/// Returns the form of a field below `root`: `spec.containers[].image`.
 fn form(field: &FieldPath, root: &FieldPath) -> Option<String> {
     let below = field.as_str().strip_prefix(root.as_str())?;
     Some(without_keys(below.trim_start_matches('.')))
@@ -287,7 +287,7 @@ fn without_keys(path: &str) -> String {
     form + rest
 }
 
-/// An error as one sentence.
+/// Returns an error as one sentence.
 fn sentence(error: &FieldError) -> String {
     let path = error.field.as_str();
     let entry = |list: &str| path.contains(list) && path.ends_with(']');
@@ -309,7 +309,8 @@ fn sentence(error: &FieldError) -> String {
     }
 }
 
-/// Every need for an image has a name of its own and an image. Containers share one space of names, volumes have theirs.
+/// Checks that all images of a pod have a unique name and a reference. Containers share one space of names, volumes have
+/// theirs.
 fn check_images(spec: &PodSpec, path: &FieldPath) -> Result<(), WorkloadError> {
     for (index, volume) in spec.volumes.iter().flatten().enumerate() {
         if volume.image.is_some() && crate::images::has_further_source(volume) {

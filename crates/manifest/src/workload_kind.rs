@@ -15,10 +15,10 @@ pub struct WorkloadKind {
     pub(crate) is_of_kubernetes: bool,
 }
 
-/// Why an object is of no kind that there is.
+/// Reason for which an object is of no known kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KindError {
-    /// There is no such version of the kind.
+    /// The kind has no such version.
     #[error("{kind} of {version} is not known, only of {}", known.join(", "))]
     Version {
         /// Kind of the object.
@@ -79,12 +79,12 @@ const KINDS: [KubernetesKind; 9] = [
 /// Kinds that hold no pod, and that pods need.
 const AUXILIARY_KINDS: &[&str] = &["ConfigMap", "List", "Secret", "ServiceAccount"];
 
-/// Where kinds of others have a pod template. Deeper ones are left alone: policies have patterns of pods there.
+/// Paths of pod templates in kinds of other projects. Deeper ones are ignored: policies have patterns of pods there.
 const SHAPES: [&[&str]; 4] =
     [TEMPLATE, JOB_TEMPLATE, &["spec", "template", "jobTemplate", "spec", "template"], &["template"]];
 
 impl WorkloadKind {
-    /// The kind of an object, or `None` if no pod is made of such an object.
+    /// Returns the kind of an object, or `None` if no pod is made of such an object.
     ///
     /// # Errors
     /// The kind is one of Kubernetes' own, and misspelt.

@@ -48,7 +48,7 @@ pub enum Value {
 }
 
 impl Node {
-    /// The entry of a map; one that is null counts as absent, as Kubernetes has it.
+    /// Returns the entry of a map; a null entry counts as absent, as in Kubernetes.
     pub fn get(&self, key: &str) -> Option<&Self> {
         let Value::Map(entries) = &self.value else { return None };
         entries.iter().find(|(k, _)| k == key).map(|(_, node)| node).filter(|node| node.value != Value::Null)
@@ -86,7 +86,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// Why a text is not what it should be.
+/// Failure to parse a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct YamlError {
     /// The place of the fault, where the parser knows it.
@@ -101,7 +101,7 @@ const STACK_BYTES: usize = 16 << 20;
 /// Deepest nesting that is read.
 const MAX_DEPTH: usize = 64;
 
-/// Every document of `text` that is not empty, in order.
+/// Returns every document of `text` that is not empty, in order.
 pub fn documents(text: &str) -> Result<Vec<Node>, YamlError> {
     let failed = |message: &str| YamlError { position: None, message: message.to_owned() };
     std::thread::scope(|scope| {

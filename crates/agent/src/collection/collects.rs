@@ -45,7 +45,7 @@ pub trait Collects: MakeRoom + std::fmt::Debug {
     async fn protect(&self, id: &str) -> Result<(), CollectionError>;
 }
 
-/// Why the process that collects did not do it, or did not answer.
+/// Failure of the collecting process, or of the call to it.
 #[derive(Debug, thiserror::Error)]
 pub enum CollectionError {
     /// The image manager failed: in a round, a plan, the status, or a change of pins.
@@ -88,7 +88,7 @@ pub enum CollectionError {
 }
 
 impl CollectionError {
-    /// The kind of the call that failed.
+    /// Returns the kind of the call that failed.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Images(GcError::Runtime { source, .. })
@@ -101,7 +101,7 @@ impl CollectionError {
     }
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 pub(super) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     cri_api::Error::from_source(Kind::Unknown, error).message().to_owned()
 }

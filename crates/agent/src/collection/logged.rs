@@ -42,7 +42,7 @@ struct CallTime<'a> {
 }
 
 impl CallTime<'_> {
-    /// The time so far, to the millisecond.
+    /// Returns the time so far, to the millisecond.
     fn duration(&self) -> Duration {
         let passed = (self.clock)().saturating_duration_since(self.begin);
         passed - Duration::from_nanos(u64::from(passed.subsec_nanos() % 1_000_000))

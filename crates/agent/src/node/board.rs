@@ -117,7 +117,7 @@ impl PodBoard {
         Err(format!("it is not known yet which pods run: {why}"))
     }
 
-    /// The pods as a PodList, with the manifests that were refused.
+    /// Returns the pods as a PodList, with the manifests that were refused.
     pub fn list(&self) -> Value {
         let desired = self.desired.borrow().clone();
         let items: Vec<Value> = self.agent.pods().iter().map(|view| pod(view, &desired)).collect();
@@ -152,7 +152,7 @@ impl PodBoard {
     }
 }
 
-/// A pod in Kubernetes' shape.
+/// Returns a pod as a Kubernetes object.
 pub fn pod(view: &PodView, desired: &DesiredPods) -> Value {
     let mut object = view.pod.to_json();
     let metadata = &mut object["metadata"];
@@ -225,7 +225,7 @@ pub(crate) fn without_secrets(list: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items, "refused": refused})
 }
 
-/// The state of a container without its messages.
+/// Returns the state of a container without its messages.
 fn state_without_messages(state: &Value) -> Value {
     let of = |(name, state): (&String, &Value)| {
         let mut state = state.clone();
@@ -237,7 +237,7 @@ fn state_without_messages(state: &Value) -> Value {
     Value::Object(state.as_object().into_iter().flatten().map(of).collect())
 }
 
-/// An event in Kubernetes' shape.
+/// Returns an event as a Kubernetes object.
 fn event(entry: &RecordedEvent, node: &str) -> Value {
     let event = &entry.event;
     let object = &event.object;
@@ -267,7 +267,7 @@ fn event(entry: &RecordedEvent, node: &str) -> Value {
     })
 }
 
-/// A time as Kubernetes writes it.
+/// Formats a time like Kubernetes.
 fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

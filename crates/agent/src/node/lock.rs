@@ -16,7 +16,7 @@ use rustix::process::{Pid, test_kill_process};
 /// The file in the root.
 const NAME: &str = "pods.lock";
 
-/// How long the lock of an ended process may last, and the pause between attempts in that time.
+/// Time for which the lock of an ended process may last, and the pause between attempts in that time.
 const GONE_SOON: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -26,7 +26,7 @@ pub struct PodsLock {
     _file: FileLock<File>,
 }
 
-/// Why the pods of a root are not for this process.
+/// Reason for which this process cannot run the pods of a root.
 #[derive(Debug, thiserror::Error)]
 pub enum LockError {
     /// A process that runs has the lock.

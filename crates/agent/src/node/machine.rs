@@ -11,7 +11,7 @@ use cri_api::DnsConfig;
 /// The file in which systemd-resolved lists its upstream servers. The usual file names only the local stub, which no pod reaches.
 const REAL_RESOLVER_FILE: &str = "/run/systemd/resolve/resolv.conf";
 
-/// The host name as names of pods have it: in lower case.
+/// Returns the host name in lower case, as in names of pods.
 pub fn host_name() -> String {
     rustix::system::uname().nodename().to_string_lossy().trim().to_lowercase()
 }
@@ -56,7 +56,7 @@ fn is_good(ip: IpAddr) -> bool {
     !(ip.is_loopback() || ip.is_unspecified() || ip.is_multicast() || link_local)
 }
 
-/// The addresses of this machine in the kernel's table of routes, without loopback ones.
+/// Returns the addresses of this machine in the kernel's table of routes, without loopback ones.
 fn local_addresses(table: &str) -> Vec<Ipv4Addr> {
     let mut found = BTreeSet::new();
     let mut last = None;
@@ -77,7 +77,7 @@ fn memory(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The content of the node's resolver file. `chosen`: a person named it, so it counts as it is.
+/// Reads the node's resolver file. With `chosen`, the user has named it, so it is used as it is.
 pub fn resolver(path: &Path, chosen: bool) -> DnsConfig {
     let text = fs::read_to_string(path).unwrap_or_else(|error| {
         tracing::warn!(path = %path.display(), %error, "no name servers for pods that use those of the node");
@@ -104,7 +104,7 @@ fn asks_itself(dns: &DnsConfig) -> bool {
     !dns.servers.is_empty() && dns.servers.iter().all(local)
 }
 
-/// A resolver file: every name server and option, and the last list of domains.
+/// Parses a resolver file: every name server and option, and the last list of domains.
 fn resolv_conf(text: &str) -> DnsConfig {
     let mut dns = DnsConfig::default();
     for line in text.lines() {

@@ -12,7 +12,7 @@ use std::path::Path;
 pub struct Notify(Option<SocketAddr>);
 
 impl Notify {
-    /// The socket of this name, if systemd gave one.
+    /// Opens the socket of this name, if systemd has passed one.
     pub fn new(name: Option<&OsStr>) -> Self {
         let address = name.and_then(|name| match name.as_bytes() {
             [b'@', name @ ..] => SocketAddr::from_abstract_name(name).ok(),

@@ -73,7 +73,7 @@ impl PullCredentials {
         *logged = problems;
     }
 
-    /// The credentials of a pod. Secrets next to the pod's manifest take precedence over those of the directory.
+    /// Returns the credentials of a pod. Secrets next to the pod's manifest take precedence over those of the directory.
     pub(super) fn of(&self, pod: &Pod) -> PodCredentials {
         let store = Arc::clone(&self.store.read());
         let (namespace, spec) = (&pod.metadata.namespace, &pod.spec);

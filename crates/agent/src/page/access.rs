@@ -20,7 +20,7 @@ pub(super) struct Access {
     pub(super) certificates: bool,
 }
 
-/// Why a token file has no token.
+/// Reason for which a token file has no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
     /// The file cannot be read as text.
@@ -72,7 +72,7 @@ impl Access {
     }
 }
 
-/// The token of a request: a bearer token, or the password of any user.
+/// Returns the token of a request: a bearer token, or the password of any user.
 fn password(authorization: &str) -> Option<Secret> {
     let (scheme, value) = authorization.split_once(' ')?;
     if scheme.eq_ignore_ascii_case("bearer") {

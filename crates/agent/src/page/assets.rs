@@ -21,7 +21,7 @@ pub(super) const ICON: Asset =
 /// A number of the content of all files: a page that was loaded from an older program sees that it is.
 pub(super) const VERSION: u64 = fnv(fnv(fnv(0xcbf2_9ce4_8422_2325, STYLE.text), SCRIPT.text), ICON.text);
 
-/// The FNV-1a hash, which tells texts of ours apart.
+/// Returns the FNV-1a hash of a text, by which versions of our files differ.
 const fn fnv(mut hash: u64, text: &str) -> u64 {
     let (bytes, mut index) = (text.as_bytes(), 0);
     while index < bytes.len() {
@@ -32,13 +32,14 @@ const fn fnv(mut hash: u64, text: &str) -> u64 {
 }
 
 impl Asset {
-    /// The path in the page.
+    /// Returns the path in the page.
     pub(super) fn path(&self) -> String {
         format!("/assets/{VERSION:016x}/{}", self.name)
     }
 }
 
-/// The file of a path below `/assets`, by the number and the name in it. An older number has no file: the page that asks is reloaded.
+/// Returns the file of a path below `/assets`, by the number and the name in it. An older number has no file, so that the page
+/// reloads.
 pub(super) fn find(version: &str, name: &str) -> Option<Response> {
     let asset = [STYLE, SCRIPT, ICON].into_iter().find(|asset| asset.name == name)?;
     let headers = [(CONTENT_TYPE, asset.content_type), (CACHE_CONTROL, "private, max-age=31536000, immutable")];

@@ -7,7 +7,7 @@ use image_manager::{EndedPull, PullInFlight};
 
 /// Seconds of one interval.
 pub(super) const INTERVAL: i64 = 30;
-/// How many intervals are kept: an hour.
+/// Number of intervals that are kept: an hour.
 pub(super) const INTERVALS: usize = 120;
 
 /// Bytes by interval.

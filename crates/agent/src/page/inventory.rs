@@ -15,9 +15,9 @@ use super::sharing::{self, Sharing};
 use crate::api::gc::{CollectRequest, DiskUsage};
 use crate::collection::{Collection, CollectionError, Collects as _};
 
-/// How long an inventory is fresh at least.
+/// Minimum time for which an inventory is fresh.
 const FRESH: Duration = Duration::from_secs(2);
-/// How many times longer than it took to make: a reader costs a twentieth of a processor at most.
+/// Factor of the time that an inventory took, for which it is fresh: readers cost at most a twentieth of a processor.
 const SHARE: u32 = 20;
 
 /// The disk and the images at one time.
@@ -32,7 +32,7 @@ pub(super) struct Inventory {
     pub(super) images: Vec<ImageRow>,
     /// The layers that images share; `None` where a runtime does not list them.
     pub(super) sharing: Option<Sharing>,
-    /// Why something is missing.
+    /// Reasons for missing parts.
     pub(super) problems: Vec<String>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct InventoryCache {
 }
 
 impl InventoryCache {
-    /// An inventory that is fresh, and was made after `pulls` pulls had ended.
+    /// Returns an inventory that is fresh, and was made after `pulls` pulls had ended.
     pub(super) async fn get(&self, collection: &Collection, pulls: u64) -> Arc<Inventory> {
         let mut last = self.last.lock().await;
         if let Some((inventory, after, fresh_until)) = &*last
@@ -135,7 +135,7 @@ async fn plans(
     Ok((round.images, removals))
 }
 
-/// The images of a plan; those that the service lists, where there is no plan.
+/// Returns the images of a plan, or those of the service if there is no plan.
 fn rows(planned: Vec<PlannedImage>, listed: &[cri_api::Image], layers: Option<&ImageLayers>) -> Vec<ImageRow> {
     let usage = layers.map(sharing::usage).unwrap_or_default();
     let planned = if planned.is_empty() { listed.iter().map(unplanned).collect() } else { planned };

@@ -35,7 +35,7 @@ struct Reader {
     _seat: OwnedSemaphorePermit,
 }
 
-/// The answer to a reader of the live page.
+/// Returns the response to a reader of the live page.
 pub(super) fn stream(state: Arc<PageState>, query: &str) -> Response {
     let query = match ImageQuery::parse(query) {
         Ok(query) => query,
@@ -76,7 +76,7 @@ impl Reader {
         self.state.stop.run_until_cancelled(update).await
     }
 
-    /// The parts that are not as the reader has them.
+    /// Returns the parts that differ from those of the reader.
     async fn changed(&mut self) -> Vec<serde_json::Value> {
         let report = self.state.reporter.report().await;
         let mut changed = Vec::new();

@@ -16,19 +16,19 @@ pub(super) enum Order {
     /// Largest first.
     #[default]
     Size,
-    /// By the bytes that only it has.
+    /// By the bytes that only one image has.
     Unique,
     Name,
     /// The youngest first.
     Age,
-    /// Those first that were used last.
+    /// By the last use, the newest first.
     Used,
 }
 
 impl Order {
     pub(super) const ALL: [Self; 5] = [Self::Name, Self::Size, Self::Unique, Self::Age, Self::Used];
 
-    /// The word in the URL.
+    /// Returns the word in the URL.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Size => "size",
@@ -79,7 +79,7 @@ impl ImageQuery {
         Ok(asked)
     }
 
-    /// The query of a URL that asks for this; empty for everything in the usual order.
+    /// Returns the query of a URL for this selection; empty for everything in the usual order.
     pub(super) fn url(&self) -> String {
         let mut query = url::form_urlencoded::Serializer::new(String::new());
         if !self.filter.is_empty() {
@@ -94,7 +94,7 @@ impl ImageQuery {
         query.finish()
     }
 
-    /// The images of the page, and how many there are on all pages. A page beyond the last one is the last one.
+    /// Returns the images of the page, and the number of images on all pages. A page beyond the last one is the last one.
     pub(super) fn select<'a>(&self, images: &'a [ImageRow]) -> Selected<'a> {
         let matches = |row: &&ImageRow| {
             let names = row.image.names.iter().chain([&row.image.id]);

@@ -18,16 +18,16 @@ use crate::node::board::{PodBoard, PodList, RefusedPod};
 use crate::node::events::RecordedEvent;
 use crate::pods::shape::Pod;
 
-/// How often the bytes of pulls are counted.
+/// Interval at which the bytes of pulls are counted.
 const COUNTED: Duration = Duration::from_secs(5);
-/// How many events are shown.
+/// Number of events that are shown.
 const EVENTS: usize = 100;
 
 /// Everything that the page shows.
 #[derive(Clone, Debug)]
 pub(super) struct Report {
     pub(super) node_name: String,
-    /// When the process started.
+    /// Time at which the process started.
     pub(super) started: Timestamp,
     pub(super) now: Timestamp,
     pub(super) inventory: Arc<Inventory>,
@@ -116,7 +116,7 @@ impl Reporter {
         (pulls, ended, throughput)
     }
 
-    /// The number of pulls that ended so far.
+    /// Returns the number of pulls that ended so far.
     fn ended(&self) -> u64 {
         self.parts.pulls.ended().last().map_or(0, |pull| pull.number)
     }

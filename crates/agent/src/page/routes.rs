@@ -83,7 +83,7 @@ impl Routes {
         response
     }
 
-    /// The route of a request whose client may read the page.
+    /// Returns the route of a request whose client may read the page.
     #[expect(clippy::result_large_err, reason = "a refusal is an answer")]
     fn enter(&self, client: &Client, request: &Request<()>) -> Result<PageRoute, Response> {
         let Some(route) = PageRoute::parse(request.uri().path()) else { return Err(no_page()) };
@@ -125,7 +125,7 @@ fn no_page() -> Response {
     refusal(StatusCode::NOT_FOUND, "there is no such page")
 }
 
-/// The one value of a header; `None` where there are several.
+/// Returns the value of a header, or `None` if there are several.
 fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?.to_str().ok()?;

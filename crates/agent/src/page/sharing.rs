@@ -26,7 +26,7 @@ pub(super) struct Sharing {
 /// Layers that the same images have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LayerGroup {
-    /// How many layers.
+    /// Number of layers.
     pub(super) layers: usize,
     /// Their bytes on disk.
     pub(super) bytes: u64,
@@ -50,7 +50,7 @@ pub(super) struct ImageGroup {
     pub(super) layers: Vec<usize>,
 }
 
-/// The bytes that each image has alone and shares, by id.
+/// Returns the unique and shared bytes of each image, by id.
 pub(super) fn usage(layers: &ImageLayers) -> HashMap<&str, ImageUsage> {
     let mut users = vec![0_usize; layers.layers.len()];
     let indices = |of: &cri_api::engine::LayersOf| of.layers.iter().map(|layer| *layer as usize).collect::<Vec<_>>();
@@ -72,7 +72,7 @@ pub(super) fn usage(layers: &ImageLayers) -> HashMap<&str, ImageUsage> {
 }
 
 impl Sharing {
-    /// The shared layers among all.
+    /// Finds the shared layers.
     pub(super) fn of(layers: &ImageLayers) -> Self {
         let ids: Vec<&String> = layers.images.keys().collect();
         let mut users: Vec<Vec<usize>> = vec![Vec::new(); layers.layers.len()];

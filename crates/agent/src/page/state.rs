@@ -25,13 +25,13 @@ impl PageState {
         Self { reporter, stop, readers: Arc::new(Semaphore::new(READERS)) }
     }
 
-    /// A seat for a live page, until it is dropped; `None` where all are taken.
+    /// Reserves a place for a live page, until it is dropped. Returns `None` if all are taken.
     pub(super) fn seat(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.readers).try_acquire_owned().ok()
     }
 }
 
-/// A refusal in one line.
+/// Returns a response with a refusal in one line.
 pub(super) fn refusal(status: StatusCode, line: &str) -> Response {
     (status, [(CONTENT_TYPE, "text/plain; charset=utf-8")], format!("{line}\n")).into_response()
 }

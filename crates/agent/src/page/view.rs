@@ -18,7 +18,7 @@ use super::query::ImageQuery;
 use super::report::Report;
 use words::{bytes, count, time};
 
-/// The whole page.
+/// Renders the whole page.
 pub(super) fn page(report: &Report, query: &ImageQuery) -> Markup {
     let parts: Vec<(&'static str, Markup)> = parts(report, query);
     let (top, main): (Vec<_>, Vec<_>) =
@@ -56,7 +56,7 @@ pub(super) fn page(report: &Report, query: &ImageQuery) -> Markup {
     }
 }
 
-/// The parts that change, by id, in the order of the page.
+/// Renders the parts that change, by id, in the order of the page.
 pub(super) fn parts(report: &Report, query: &ImageQuery) -> Vec<(&'static str, Markup)> {
     vec![
         ("announcement", pulls::announcement(report)),
@@ -73,7 +73,7 @@ pub(super) fn parts(report: &Report, query: &ImageQuery) -> Vec<(&'static str, M
     ]
 }
 
-/// The figures that say in a second how the node is, each with a link to its part.
+/// Renders the most important figures of the node, each with a link to its part.
 fn overview(report: &Report) -> Markup {
     let inventory = &report.inventory;
     let all = inventory.images.iter().map(|row| row.image.size_bytes).fold(0, u64::saturating_add);

@@ -14,7 +14,7 @@ pub struct Columns {
     pub ready: (usize, usize),
     /// The status in one word.
     pub status: String,
-    /// How often the containers were started again.
+    /// Number of restarts of the containers.
     pub restarts: u32,
     /// Last end of a container that `restarts` counts; `None` where no earlier run is known.
     pub last_restart: Option<Timestamp>,
@@ -49,7 +49,7 @@ impl Restarts {
     }
 }
 
-/// The columns of a pod.
+/// Returns the columns of a pod.
 pub fn columns(pod: &Pod) -> Columns {
     let status = &pod.status;
     let init: BTreeMap<&str, &Container> = pod.spec.init_containers.iter().map(|c| (c.name.as_str(), c)).collect();
@@ -112,7 +112,7 @@ pub fn columns(pod: &Pod) -> Columns {
     Columns { ready: (ready, all), status: word, restarts: restarts.count, last_restart: restarts.last }
 }
 
-/// How a container ended, in one word.
+/// Returns the end of a container in one word.
 fn end(terminated: &Terminated) -> String {
     match (terminated.reason.as_str(), terminated.signal) {
         ("", 0) => format!("ExitCode:{}", terminated.exit_code),

@@ -202,7 +202,7 @@ pub struct ContainerStatus {
     pub last_state: State,
     /// True if the container can serve: it runs, and its readiness probe, if there is one, succeeds.
     pub ready: bool,
-    /// How often the container was started again.
+    /// Number of restarts of the container.
     pub restart_count: u32,
     /// Name of the image that the container runs.
     pub image: String,
@@ -265,7 +265,7 @@ pub struct Terminated {
 }
 
 impl Pod {
-    /// Of JSON that says what it is.
+    /// Reads a pod from JSON.
     pub fn of(value: &Value) -> Result<Self, serde_json::Error> {
         Self::deserialize(value)
     }

@@ -14,10 +14,10 @@ use super::patience::Patience;
 
 /// Longest time to establish a connection.
 const CONNECT: Duration = Duration::from_secs(10);
-/// How often a connection is pinged, and how long it may take to answer.
+/// Interval of pings on a connection, and the timeout of their answers.
 const PING: Duration = Duration::from_secs(15);
 
-/// The client that this configuration describes.
+/// Creates the client of this configuration.
 pub(super) fn service(config: &Config) -> Result<kube::Client, kube::Error> {
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);

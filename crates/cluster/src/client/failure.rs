@@ -23,7 +23,7 @@ pub enum Failure {
     Unavailable,
 }
 
-/// An error in one line: the server's own words, where it has any.
+/// Returns an error in one line: the server's message, if there is one.
 #[must_use]
 pub fn text(error: &kube::Error) -> String {
     match error {
@@ -34,12 +34,12 @@ pub fn text(error: &kube::Error) -> String {
     }
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     cri_api::Error::from_source(cri_api::Kind::Unknown, error).message().to_owned()
 }
 
-/// Why this request failed.
+/// Classifies the failure of a request.
 #[must_use]
 pub fn failure(error: &kube::Error) -> Failure {
     let kube::Error::Api(status) = error else {

@@ -12,7 +12,7 @@ use kube::config::Kubeconfig;
 pub(super) struct CredentialFiles(Vec<(PathBuf, Option<FileIdentity>)>);
 
 impl CredentialFiles {
-    /// The kubeconfig file alone, as it is now.
+    /// Records the identity of the kubeconfig file alone.
     pub(super) fn of(kubeconfig: &Path) -> Self {
         let mut files = Self::default();
         files.add(kubeconfig.to_owned());
@@ -31,7 +31,7 @@ impl CredentialFiles {
         }
     }
 
-    /// The same files as they are now.
+    /// Records the identities of the same files again.
     pub(super) fn restat(&self) -> Self {
         let mut files = Self::default();
         self.0.iter().for_each(|(path, _)| files.add(path.clone()));

@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use super::connect;
 use super::files::CredentialFiles;
 
-/// Why there is no client of the API server.
+/// Reason for which there is no client of the API server.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The kubeconfig, or a file that it names, cannot be read or has the wrong form.

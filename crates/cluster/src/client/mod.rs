@@ -49,7 +49,7 @@ impl ClusterClient {
         Ok(Self::with(Some(path.to_owned()), client, files))
     }
 
-    /// A client that stays as it is.
+    /// Creates a client without reloads.
     #[must_use]
     pub fn fixed(client: kube::Client) -> Self {
         Self::with(None, client, CredentialFiles::default())

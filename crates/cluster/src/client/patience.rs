@@ -73,7 +73,7 @@ where
     }
 }
 
-/// How long a server that refuses wants to be left alone.
+/// Returns the pause that a refusing server asks for.
 fn retry_after<B>(answer: &Response<B>) -> Duration {
     let refused = matches!(answer.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
     let header = answer.headers().get(http::header::RETRY_AFTER).filter(|_| refused);

@@ -5,7 +5,7 @@ use http::header::{CONTENT_TYPE, HeaderValue};
 use http::{Method, Request};
 use serde_json::Value;
 
-/// A request to read.
+/// Creates a GET request.
 pub(crate) fn get(uri: &str) -> Request<Vec<u8>> {
     let mut request = Request::new(Vec::new());
     if let Ok(uri) = uri.parse() {
@@ -14,17 +14,17 @@ pub(crate) fn get(uri: &str) -> Request<Vec<u8>> {
     request
 }
 
-/// A request to create.
+/// Creates a POST request.
 pub(crate) fn post(uri: &str, object: &Value) -> Request<Vec<u8>> {
     with_body(Method::POST, uri, "application/json", object)
 }
 
-/// A request to remove, with these options.
+/// Creates a DELETE request with these options.
 pub(crate) fn delete(uri: &str, options: &Value) -> Request<Vec<u8>> {
     with_body(Method::DELETE, uri, "application/json", options)
 }
 
-/// A request to change by a strategic merge.
+/// Creates a PATCH request with a strategic merge patch.
 pub(crate) fn strategic_merge(uri: &str, patch: &Value) -> Request<Vec<u8>> {
     with_body(Method::PATCH, uri, "application/strategic-merge-patch+json", patch)
 }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 const NODE: (f64, Duration) = (50.0, Duration::from_millis(200));
 /// Events about one object: at once, and how often one more.
 const OBJECT: (f64, Duration) = (25.0, Duration::from_secs(300));
-/// How many objects are remembered.
+/// Number of objects that are remembered.
 const OBJECTS: usize = 4096;
 
 /// A bucket that fills up again with time.
@@ -42,7 +42,7 @@ impl Budget {
         Self { node: Bucket { left: NODE.0, at: now }, objects: LruCache::new(OBJECTS) }
     }
 
-    /// How long to wait until the node may write an event.
+    /// Returns the wait until the node may write an event.
     pub(super) fn wait(&mut self, now: Instant) -> Option<Duration> {
         self.node.fill(NODE, now)
     }

@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 pub use writer::EventWriter;
 
-/// How many events wait at most.
+/// Maximum number of waiting events.
 const QUEUE: usize = 1000;
 
 /// An event that waits, with how often it happened while it did.
@@ -69,7 +69,7 @@ pub struct ApiRecorder {
 }
 
 impl ApiRecorder {
-    /// Nothing is written until an [`EventWriter`] runs.
+    /// Creates a recorder. Nothing is written until an [`EventWriter`] runs.
     #[must_use]
     pub fn new(clock: WallClock) -> Self {
         Self { shared: Arc::new(Shared { clock, queue: Mutex::default(), added: Notify::new() }) }

@@ -14,12 +14,12 @@ const MAX_NOTE: usize = 1024;
 /// The component that reports.
 const COMPONENT: &str = "imagelet";
 
-/// The namespace of an event about this object: its own, and that of objects without one.
+/// Returns the namespace of an event about this object: its own, and that of objects without one.
 pub(super) fn namespace(object: &ObjectRef) -> &str {
     if object.namespace.is_empty() { "default" } else { &object.namespace }
 }
 
-/// The object of an event. One without a namespace is a Node, which has its name for a UID, as in the kubelet's events.
+/// Returns the object of an event. One without a namespace is a Node, which has its name for a UID, as in the kubelet's events.
 fn reference(object: &ObjectRef) -> core::ObjectReference {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let is_node = object.namespace.is_empty();
@@ -42,7 +42,7 @@ fn metadata(event: &Event, name: &str) -> ObjectMeta {
     }
 }
 
-/// The message, cut where it is too long.
+/// Returns the message, cut if it is too long.
 fn note(message: &str) -> String {
     if message.len() <= MAX_NOTE {
         return message.to_owned();
@@ -52,13 +52,13 @@ fn note(message: &str) -> String {
     format!("{}...", &message[..end])
 }
 
-/// The name of an event: that of its object, and a number that no other event about it has.
+/// Returns the name of an event: that of its object, and a unique number.
 pub(super) fn name(pending: &Pending) -> String {
     let object = &pending.event.object.name;
     format!("{object}.{:x}", pending.first.as_nanosecond())
 }
 
-/// The event in `events.k8s.io/v1`.
+/// Returns the event in `events.k8s.io/v1`.
 pub(super) fn event(pending: &Pending, name: &str, node: &str) -> events::Event {
     let Pending { event, count, first, last } = pending;
     events::Event {
@@ -76,7 +76,7 @@ pub(super) fn event(pending: &Pending, name: &str, node: &str) -> events::Event 
     }
 }
 
-/// The event in the core group.
+/// Returns the event in the core group.
 pub(super) fn core_event(pending: &Pending, name: &str, node: &str) -> core::Event {
     let Pending { event, count, first, last } = pending;
     core::Event {
@@ -95,7 +95,7 @@ pub(super) fn core_event(pending: &Pending, name: &str, node: &str) -> core::Eve
     }
 }
 
-/// The patch of an event that happened again; `count` is how often it did in all.
+/// Returns the patch of a repeated event; `count` is the number of all occurrences.
 pub(super) fn again(count: i32, pending: &Pending, in_core: bool) -> Value {
     if in_core {
         json!({"count": count, "lastTimestamp": Time(pending.last), "message": note(&pending.event.message)})

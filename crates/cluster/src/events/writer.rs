@@ -17,7 +17,7 @@ use super::{ApiRecorder, Pending};
 use crate::client::{ClusterClient, Failure, failure, text, within};
 use crate::retry::{Backoff, Random};
 
-/// How many events are remembered, to count what happens again.
+/// Number of events that are remembered, to count repeated ones.
 const REMEMBERED: usize = 1000;
 /// The group of events on servers that have it.
 const GROUP: &str = "events.k8s.io/v1";
@@ -97,7 +97,7 @@ impl EventWriter {
         }
     }
 
-    /// The event that waits longest.
+    /// Returns the event that waits longest.
     fn next(&self) -> Option<Pending> {
         let mut queue = self.recorder.shared.queue.lock();
         if queue.lost > 0 {

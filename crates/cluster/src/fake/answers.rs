@@ -34,7 +34,7 @@ pub(super) fn query(text: &str) -> Vec<(String, String)> {
     pairs.map(|(name, value)| (decoded(name), decoded(value))).collect()
 }
 
-/// The value of a name in a query.
+/// Returns the value of a name in a query.
 pub(super) fn value<'q>(query: &'q Query, name: &str) -> Option<&'q str> {
     query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
@@ -51,7 +51,7 @@ pub(super) fn failure(code: u16, reason: &str, message: &str) -> Response<Body> 
     json(StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR), &status(code, reason, message))
 }
 
-/// The kinds of a group. Callers only check that the group exists.
+/// Returns the kinds of a group. Callers only check that the group exists.
 pub(super) fn no_resources(group: &str) -> Value {
     json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": []})
 }
@@ -61,7 +61,7 @@ fn status(code: u16, reason: &str, message: &str) -> Value {
            "code": code, "reason": reason, "message": message})
 }
 
-/// A stream of events, from a version on or with all objects first.
+/// Returns a stream of events, from a version on or with all objects first.
 pub(super) fn watch(state: &Arc<State>, path: &str, query: &Query) -> Response<Body> {
     let initial = value(query, "sendInitialEvents") == Some("true");
     if initial && !state.streams {

@@ -58,7 +58,7 @@ struct State {
 }
 
 impl FakeServer {
-    /// A server that knows streaming lists, or one that does not.
+    /// Creates a server, with or without support for streaming lists.
     #[must_use]
     pub fn new(streams: bool) -> Self {
         Self(Arc::new(State {
@@ -79,7 +79,7 @@ impl FakeServer {
         }))
     }
 
-    /// A client of the server.
+    /// Creates a client of the server.
     #[must_use]
     pub fn client(&self) -> ClusterClient {
         let server = self.clone();
@@ -113,7 +113,7 @@ impl FakeServer {
         *self.0.delete_in_list.lock() = Some(path.to_owned());
     }
 
-    /// The object at a path.
+    /// Returns the object at a path.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<Value> {
         self.0.store.lock().get(path).cloned()
@@ -124,25 +124,25 @@ impl FakeServer {
         std::mem::take(&mut self.0.requests.lock())
     }
 
-    /// The number of requests so far whose line contains all words of `text`: `PATCH /status`.
+    /// Returns the number of requests so far whose line contains all words of `text`: `PATCH /status`.
     #[must_use]
     pub fn count(&self, text: &str) -> usize {
         self.0.requests.lock().iter().filter(|line| has_words(line, text)).count()
     }
 
-    /// The paths of all objects that begin so.
+    /// Returns the paths of all objects with this prefix.
     #[must_use]
     pub fn paths(&self, prefix: &str) -> Vec<String> {
         self.0.store.lock().paths(prefix)
     }
 
-    /// For how many seconds watches were asked for so far.
+    /// Returns the timeouts of all watches so far, in seconds.
     #[must_use]
     pub fn watch_seconds(&self) -> Vec<u64> {
         self.0.watch_seconds.lock().clone()
     }
 
-    /// The last request for a token.
+    /// Returns the last request for a token.
     #[must_use]
     pub fn last_token_request(&self) -> Value {
         self.0.store.lock().last_token_request.clone()
@@ -158,12 +158,12 @@ impl FakeServer {
         self.0.refused.lock().push(field.to_owned());
     }
 
-    /// The next request whose line contains all words of `text` is answered with this status.
+    /// Answers the next request whose line contains all words of `text` with this status.
     pub fn fail(&self, text: &str, status: u16) {
         self.refuse(text, status, "a fault of the test");
     }
 
-    /// The same with a message.
+    /// Answers the next request whose line contains all words of `text` with this status and message.
     pub fn refuse(&self, text: &str, status: u16, message: &str) {
         self.0.faults.lock().push_back((text.to_owned(), status, message.to_owned()));
     }
@@ -173,7 +173,7 @@ impl FakeServer {
         self.0.unknown.lock().push(pointer.to_owned());
     }
 
-    /// While quiet, watches send nothing.
+    /// Sets whether watches are quiet and send nothing.
     pub fn set_quiet(&self, quiet: bool) {
         self.0.quiet.send_replace(quiet);
         if !quiet {
@@ -270,7 +270,7 @@ fn has_words(line: &str, text: &str) -> bool {
     text.split(' ').all(|word| line.contains(word))
 }
 
-/// The group and version whose kinds this path asks for.
+/// Returns the group and version whose kinds this path requests.
 fn group(path: &str) -> Option<&str> {
     path.strip_prefix("/apis/").filter(|group| group.split('/').count() == 2)
 }

@@ -74,7 +74,7 @@ impl Store {
         Some(object)
     }
 
-    /// The objects of a collection that a selector names.
+    /// Returns the objects of a collection that match a selector.
     pub(super) fn list(&self, path: &str, fields: &str) -> Vec<Value> {
         let all = self.objects.iter().filter(|(at, object)| is_in(at, path) && selects(fields, object));
         all.map(|(_, object)| object.clone()).collect()

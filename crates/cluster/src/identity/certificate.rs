@@ -10,7 +10,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::retry::Random;
 
-/// From when until when a certificate holds.
+/// Validity of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_before: Timestamp,
@@ -18,7 +18,7 @@ pub(super) struct Validity {
 }
 
 impl Validity {
-    /// The validity of the first certificate in PEM; `None` if there is none that can be read.
+    /// Returns the validity of the first certificate in PEM, or `None` if none can be read.
     pub(super) fn of(pem: &str) -> Option<Self> {
         let document = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
         let (_, certificate) = X509Certificate::from_der(&document).ok()?;
@@ -34,7 +34,7 @@ impl Validity {
         now >= self.not_after
     }
 
-    /// The time of its renewal: after 70 to 90 % of its life, as in the kubelet.
+    /// Returns the time of its renewal: after 70 to 90 % of its lifetime, as in the kubelet.
     pub(super) fn renewal(&self, random: &Random) -> Timestamp {
         let life = Duration::try_from(self.not_after.duration_since(self.not_before)).unwrap_or_default();
         let after = life.mul_f64(0.7 + 0.2 * random());

@@ -39,12 +39,12 @@ impl IdentityFiles {
         self.directory.join("client.pem")
     }
 
-    /// The key of a request that is under way: after a restart it is the same request.
+    /// Returns the path of the key of a pending request, which stays the same request after a restart.
     fn next_key(&self) -> PathBuf {
         self.directory.join("client.key.next")
     }
 
-    /// The validity of the certificate in use; `None` where there is none.
+    /// Returns the validity of the certificate in use, or `None` without one.
     pub(super) fn validity(&self) -> Result<Option<Validity>, FileError> {
         let path = self.certificate();
         match fs::read_to_string(&path) {
@@ -66,7 +66,7 @@ impl IdentityFiles {
         !users.into_iter().any(|user| user.client_certificate.as_deref() == Some(&*ours))
     }
 
-    /// The key for the next certificate.
+    /// Returns the key for the next certificate.
     pub(super) fn key(&self) -> Result<ClientKey, FileError> {
         let path = self.next_key();
         let damaged = match fs::read_to_string(&path) {

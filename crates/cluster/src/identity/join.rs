@@ -11,7 +11,7 @@ use super::signing::{self, SigningError};
 use crate::client::{ClientError, ClusterClient};
 use crate::retry::Random;
 
-/// Why a node has no identity.
+/// Reason for which a node has no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
     /// No certificate was issued.

@@ -29,14 +29,14 @@ pub(super) enum KeyError {
 }
 
 impl ClientKey {
-    /// A new key.
+    /// Generates a new key.
     pub(super) fn generate() -> Result<Self, KeyError> {
         let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).map_err(KeyError::Make)?;
         let pem = Secret::new(pem::write("PRIVATE KEY", pair.serialized_der()));
         Ok(Self { pair, pem })
     }
 
-    /// The key in PEM.
+    /// Reads a key in PEM.
     pub(super) fn read(pem: Secret) -> Result<Self, KeyError> {
         let document = PrivatePkcs8KeyDer::from_pem_slice(pem.expose().as_bytes()).map_err(|_| KeyError::NoPem)?;
         let pair = KeyPair::from_pkcs8_der_and_sign_algo(&document, &PKCS_ECDSA_P256_SHA256);
@@ -47,12 +47,12 @@ impl ClientKey {
         &self.pem
     }
 
-    /// A name that this key alone has.
+    /// Returns a unique name of this key.
     pub(super) fn fingerprint(&self) -> String {
         hex::encode(Sha256::digest(self.pair.public_key_raw()))
     }
 
-    /// The request for a certificate of this name, in PEM.
+    /// Returns the request for a certificate of this name, in PEM.
     pub(super) fn request(&self, organization: &str, common_name: &str) -> Result<String, KeyError> {
         let mut parameters = CertificateParams::default();
         parameters.distinguished_name = DistinguishedName::new();

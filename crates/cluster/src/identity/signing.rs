@@ -21,7 +21,7 @@ const USAGES: [&str; 3] = ["digital signature", "key encipherment", "client auth
 /// Longest wait for the approval of the request.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// Why there is no certificate.
+/// Reason for which there is no certificate.
 #[derive(Debug, thiserror::Error)]
 pub enum SigningError {
     #[error("the API server does not know these credentials: they are wrong, or have expired: {0}")]
@@ -87,7 +87,7 @@ pub(super) async fn certificate(
     Err(SigningError::Late { name })
 }
 
-/// The request as the server has it, made if there is none.
+/// Returns the request on the server, and creates it if there is none.
 async fn ask(
     client: &ClusterClient,
     object: &CertificateSigningRequest,

@@ -20,7 +20,7 @@ const KNOWN: Duration = Duration::from_secs(120);
 const ALLOWED: Duration = Duration::from_secs(300);
 /// For how long an access that is denied stays so.
 const DENIED: Duration = Duration::from_secs(30);
-/// How many answers of each kind are kept.
+/// Number of answers of each kind that are kept.
 const KEPT: usize = 1024;
 /// The group of every authenticated client.
 const AUTHENTICATED: &str = "system:authenticated";
@@ -117,7 +117,7 @@ impl Gate {
     }
 }
 
-/// The kubelet's text for a client that may not do this.
+/// Returns the kubelet's text for a client without permission.
 fn forbidden(user: &str, needed: &[Access]) -> String {
     let verb = needed.first().map_or("get", |access| access.verb);
     let subresources: Vec<&str> = needed.iter().map(|access| access.subresource).collect();
@@ -132,7 +132,7 @@ fn keep<K: Eq + std::hash::Hash, V>(kept: &Kept<K, V>, key: K, value: V, validit
     kept.lock().insert(key, (value, Instant::now() + validity));
 }
 
-/// The token of a request. A WebSocket client of a browser cannot set headers, and gets nothing here.
+/// Returns the token of a request. A WebSocket client of a browser cannot set headers, and is not supported.
 fn bearer_token(headers: &HeaderMap) -> Option<Secret> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;

@@ -25,7 +25,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// The host with this address.
+    /// Returns the host with this address.
     #[must_use]
     pub fn host(address: IpAddr) -> Self {
         Self::Host(match address.to_canonical() {
@@ -40,13 +40,13 @@ impl Source {
 /// The sizes of the budgets.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Connections that have not shown who they are.
+    /// Maximum number of unauthenticated connections.
     pub unauthenticated: usize,
-    /// Of these, connections of one source.
+    /// Maximum number of unauthenticated connections of one source.
     pub per_source: usize,
-    /// As many there may be for a second, while all of them are new.
+    /// Maximum number of unauthenticated connections of one source for a second, while all of them are new.
     pub burst: usize,
-    /// Connections that have shown who they are.
+    /// Maximum number of authenticated connections.
     pub authenticated: usize,
 }
 
@@ -75,7 +75,7 @@ struct Entry {
 }
 
 impl Admission {
-    /// An admission without connections.
+    /// Creates an admission without connections.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Self { limits, table: Arc::default() }

@@ -13,14 +13,14 @@ use crate::kubelet_api::access::Refusal;
 /// An answer.
 pub(crate) type Answer = Response<BoxBody<Bytes, std::io::Error>>;
 
-/// A body of any kind.
+/// Boxes a body of any kind.
 pub(crate) fn boxed(
     body: impl Body<Data = Bytes, Error = std::io::Error> + Send + Sync + 'static,
 ) -> BoxBody<Bytes, std::io::Error> {
     body.boxed()
 }
 
-/// A text of this type.
+/// Returns a response with a text of this type.
 pub(crate) fn text(status: StatusCode, content_type: &'static str, text: impl Into<Bytes>) -> Answer {
     let body = Full::new(text.into()).map_err(|never| match never {});
     let mut response = Response::new(boxed(body));
@@ -29,13 +29,13 @@ pub(crate) fn text(status: StatusCode, content_type: &'static str, text: impl In
     response
 }
 
-/// A value as JSON.
+/// Returns a response with a value as JSON.
 pub(crate) fn json(value: &Value) -> Answer {
     text(StatusCode::OK, "application/json", value.to_string())
 }
 
 impl Refusal {
-    /// The answer of a refusal.
+    /// Returns the response of a refusal.
     pub(crate) fn answer(self) -> Answer {
         text(self.0, "text/plain; charset=utf-8", self.1)
     }

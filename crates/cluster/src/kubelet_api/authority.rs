@@ -35,13 +35,13 @@ impl fmt::Display for Access {
     }
 }
 
-/// Why there is no answer from the API server.
+/// Failure to get an answer from the API server.
 pub type AuthorityError = Box<dyn Error + Send + Sync>;
 
 /// The API server, as far as it vouches for clients.
 #[async_trait]
 pub trait Authority: Send + Sync {
-    /// The bearer of a token, by a TokenReview; `None` for a token that is not good.
+    /// Returns the user of a token, by a TokenReview, or `None` for an invalid token.
     async fn review_token(&self, token: &Secret) -> Result<Option<Identity>, AuthorityError>;
 
     /// Returns true if a SubjectAccessReview allows this access to this node.

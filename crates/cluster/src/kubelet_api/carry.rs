@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 
-/// How long a client may still send after the runtime has closed its side. A connection that is closed with unread input is
-/// reset, and the client, or a proxy on the way, can then lose data that has arrived but is not read yet.
+/// Time for which a client may still send after the runtime has closed its side. A connection that is closed with unread input
+/// is reset, and the client, or a proxy on the way, can then lose data that has arrived but is not read yet.
 const LINGER: Duration = Duration::from_secs(10);
 /// Bytes that are read at once.
 const CHUNK: usize = 16 << 10;

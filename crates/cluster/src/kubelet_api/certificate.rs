@@ -18,7 +18,7 @@ use rustls_pki_types::pem::PemObject as _;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use time::OffsetDateTime;
 
-/// How long a certificate is good, as a kubelet's.
+/// Validity of a certificate, as in the kubelet.
 const VALID_DAYS: i64 = 365;
 /// The certificate is replaced when fewer days than these are left.
 const RENEW_DAYS: i64 = 30;
@@ -76,7 +76,7 @@ impl ServerKey {
     }
 }
 
-/// The first line of the file, up to the end of the certificate's validity.
+/// Returns the first line of the file, up to the end of the certificate's validity.
 fn head_for(names: &ServerNames) -> String {
     let mut text = format!("# imagelet's serving certificate for {}", names.node);
     names.addresses.iter().for_each(|address| text.push_str(&format!(" {address}")));

@@ -26,7 +26,7 @@ impl MachineUsage {
     }
 }
 
-/// The time that all processors were busy, in ticks.
+/// Returns the time that all processors were busy, in ticks.
 fn busy_ticks(stat: &str) -> Option<u64> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let numbers: Vec<u64> = line.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();

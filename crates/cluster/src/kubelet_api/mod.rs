@@ -66,7 +66,7 @@ impl KubeletApi {
         Ok(Self { port, routes: Arc::new(routes) })
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.port.address()

@@ -10,7 +10,7 @@ use crate::kubelet_api::route::PodPath;
 /// Lists of statuses of containers.
 const STATUSES: [&str; 3] = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
 
-/// The pod in a list.
+/// Returns the pod of a path from a list.
 pub(crate) fn find<'a>(list: &'a Value, path: &PodPath) -> Result<&'a Value, Refusal> {
     let here = |pod: &&Value| {
         let metadata = &pod["metadata"];
@@ -23,12 +23,12 @@ pub(crate) fn find<'a>(list: &'a Value, path: &PodPath) -> Result<&'a Value, Ref
     wanted.or_else(|| pods().next()).ok_or_else(|| Refusal(StatusCode::NOT_FOUND, "pod does not exist".to_owned()))
 }
 
-/// The uid of a pod.
+/// Returns the uid of a pod.
 pub(crate) fn uid(pod: &Value) -> &str {
     pod["metadata"]["uid"].as_str().unwrap_or_default()
 }
 
-/// The id of a container's latest run; the one before that for `previous`.
+/// Returns the ID of a container's latest run, or of the run before with `previous`.
 pub(crate) fn logged(pod: &Value, container: &str, previous: bool) -> Result<String, Refusal> {
     let name = pod["metadata"]["name"].as_str().unwrap_or_default();
     let refused = |text: String| Err(Refusal(StatusCode::BAD_REQUEST, text));
@@ -66,7 +66,7 @@ pub(crate) fn logged(pod: &Value, container: &str, previous: bool) -> Result<Str
     }
 }
 
-/// The id of a container that runs.
+/// Returns the ID of a running container.
 pub(crate) fn running(pod: &Value, container: &str) -> Result<String, Refusal> {
     let found = status(pod, container).filter(|status| status["state"]["running"].is_object());
     let id = found.and_then(|status| status["containerID"].as_str()).and_then(bare).map(str::to_owned);
@@ -82,7 +82,7 @@ pub(crate) struct Started {
     pub(crate) at: Timestamp,
 }
 
-/// The containers that run, pod by pod.
+/// Returns the running containers, pod by pod.
 pub(crate) fn started(list: &Value) -> Vec<Started> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let mut all = Vec::new();
@@ -111,7 +111,7 @@ fn status<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
         .find(|status| status["name"] == container)
 }
 
-/// The id without the name of its runtime: `containerd://ID`.
+/// Returns the ID without the name of its runtime: `containerd://ID`.
 fn bare(id: &str) -> Option<&str> {
     let bare = id.split_once("://").map_or(id, |(_, id)| id);
     (!bare.is_empty()).then_some(bare)

@@ -31,9 +31,9 @@ use crate::kubelet_api::host::{HostRule, MISDIRECTED};
 use crate::kubelet_api::tls::{Tls, TlsFiles};
 use crate::kubelet_api::unread::UnreadLimit;
 
-/// How long a client may take to say who it is, and to ask.
+/// Time that a client may take to authenticate and to send a request.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// How long a client without a name may leave an answer unread.
+/// Time for which an unauthenticated client may leave a response unread.
 const UNREAD: Duration = Duration::from_secs(120);
 /// Connections at the same time.
 const LIMITS: Limits = Limits { unauthenticated: 64, per_source: 16, burst: 256, authenticated: 512 };
@@ -58,7 +58,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// The certificate that TLS has verified.
+    /// Returns the certificate that TLS has verified.
     #[must_use]
     pub fn certificate(&self) -> Option<&ClientCertificate> {
         self.certificate.as_ref()
@@ -81,7 +81,7 @@ pub struct Port {
     /// `None`: in clear text.
     tls: Option<Arc<Tls>>,
     clients: Clients,
-    /// How long answers that are under way may take at the end.
+    /// Time that pending responses may take at the end.
     grace: Duration,
 }
 
@@ -108,13 +108,13 @@ impl Port {
         Ok(Self { name, listener, address, tls, clients, grace: Duration::ZERO })
     }
 
-    /// The same port, whose answers that are under way at the end may take so long.
+    /// Sets the time that pending responses may take at the end.
     #[must_use]
     pub fn with_grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
     }
 
-    /// Where it listens.
+    /// Returns the address of the listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address

@@ -114,7 +114,7 @@ impl Routes {
         of(pods::find(&list, path)?)
     }
 
-    /// The id of the sandbox of a pod that is ready.
+    /// Returns the ID of the ready sandbox of a pod.
     async fn sandbox(&self, uid: &str) -> Result<String, Refusal> {
         let filter = PodSandboxFilter {
             labels: [(labels::POD_UID.to_owned(), uid.to_owned())].into(),
@@ -134,7 +134,8 @@ impl Routes {
     }
 }
 
-/// The use of pods. A runtime that does not know it by pods knows it by containers; containerd 1.6 does not as long as any sandbox has ended.
+/// Returns the resource usage of pods. If the runtime has no statistics of pods, those of containers are used; containerd 1.6
+/// has none while any sandbox has ended.
 async fn pod_stats(runtime: &dyn RuntimeService) -> cri_api::Result<Vec<PodSandboxStats>> {
     let listed = match runtime.list_pod_sandbox_stats(None).await {
         Ok(pods) => return Ok(pods),
@@ -173,7 +174,7 @@ fn not_found() -> Refusal {
     Refusal(StatusCode::NOT_FOUND, "404 page not found\n".to_owned())
 }
 
-/// The refusal for a failure of the runtime.
+/// Returns the refusal for a failure of the runtime.
 fn failed(error: Error) -> Refusal {
     let status = match error.kind() {
         Kind::NotFound => StatusCode::NOT_FOUND,

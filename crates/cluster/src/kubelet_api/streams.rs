@@ -18,7 +18,7 @@ use crate::kubelet_api::answer::{self, Answer};
 use crate::kubelet_api::carry::carry;
 use crate::kubelet_api::stream_address::StreamAddress;
 
-/// How long the runtime may take to answer.
+/// Timeout of the runtime.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Maximum size of a refusal.
 const MAX_REFUSAL: usize = 64 << 10;

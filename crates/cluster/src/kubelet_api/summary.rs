@@ -21,7 +21,7 @@ pub(crate) struct Summary {
     pub(crate) running: Vec<Started>,
 }
 
-/// A time as Kubernetes writes it.
+/// Formats a time like Kubernetes.
 fn time(nanoseconds: i64) -> Value {
     let time = Timestamp::from_nanosecond(i128::from(nanoseconds)).unwrap_or_default();
     json!(time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string())
@@ -101,7 +101,7 @@ fn pod(stats: &PodSandboxStats) -> Value {
 }
 
 impl Summary {
-    /// The value of `/stats/summary`.
+    /// Returns the value of `/stats/summary`.
     pub(crate) fn value(&self) -> Value {
         let node = object([
             ("nodeName", Some(json!(self.node))),
@@ -112,7 +112,7 @@ impl Summary {
         json!({"node": node, "pods": self.pods.iter().map(pod).collect::<Value>()})
     }
 
-    /// The text of `/metrics/resource`, which metrics-server reads.
+    /// Returns the text of `/metrics/resource`, which metrics-server reads.
     pub(crate) fn metrics(&self) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, samples: Vec<(String, f64, i64)>| {

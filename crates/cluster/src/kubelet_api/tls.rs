@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use crate::kubelet_api::certificate::{ServerKey, ServerNames};
 
-/// How often the files are read again.
+/// Interval at which the files are read again.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 
 /// The certificate that a port shows.
@@ -65,7 +65,7 @@ impl Tls {
         Ok(Self { port, files, now: Mutex::new((config, Instant::now())) })
     }
 
-    /// The configuration of now, where it was read lately.
+    /// Returns the current configuration, if it was read recently.
     pub(crate) fn fresh(&self) -> Option<Arc<ServerConfig>> {
         let now = self.now.lock();
         (now.1.elapsed() < READ_AGAIN).then(|| Arc::clone(&now.0))
@@ -105,7 +105,7 @@ fn configuration(files: &TlsFiles) -> io::Result<Arc<ServerConfig>> {
     Ok(Arc::new(config))
 }
 
-/// The chain of the port, and its key.
+/// Reads the certificate chain of the port, and its key.
 fn serving(serving: &ServingCertificate) -> io::Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)> {
     match serving {
         ServingCertificate::Own { directory, names } => {
@@ -125,7 +125,7 @@ fn serving(serving: &ServingCertificate) -> io::Result<(Vec<CertificateDer<'stat
     }
 }
 
-/// The certificates of a file, at least one.
+/// Reads the certificates of a file, at least one.
 fn certificates(file: &Path) -> io::Result<Vec<CertificateDer<'static>>> {
     let text = std::fs::read(file)?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();

@@ -18,12 +18,12 @@ pub struct UnreadLimit<S> {
 }
 
 impl<S> UnreadLimit<S> {
-    /// The connection with a limit.
+    /// Wraps a connection with a limit.
     pub fn new(stream: S, limit: Duration) -> Self {
         Self { stream, limit, unread: None }
     }
 
-    /// The result of a write; an error if the client has read nothing for too long.
+    /// Returns the result of a write, or an error if the client has read nothing for too long.
     fn in_time<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.unread = None;

@@ -48,7 +48,7 @@ pub(super) struct PressureMonitor {
 }
 
 impl PressureMonitor {
-    /// The pressures now.
+    /// Returns the current pressures.
     pub(super) fn observe(&mut self, load: Load, seen: &Observed, now: Timestamp, transition: Duration) -> Pressures {
         let few = |(used, most): (u64, u64)| most.saturating_sub(used) * 100 < most * MIN_FREE_PIDS;
         let memory = load.memory_available.map(|available| available < MIN_FREE_MEMORY);
@@ -100,7 +100,7 @@ pub(super) fn set(conditions: &mut Vec<NodeCondition>, pressures: Pressures, pro
     }
 }
 
-/// The time of the last change stays while the status does.
+/// Sets a condition. The time of the last change is kept while the status is the same.
 fn put(conditions: &mut Vec<NodeCondition>, kind: &str, status: &str, reason: &str, message: &str, now: Timestamp) {
     let known = conditions.iter_mut().find(|condition| condition.type_ == kind);
     let since =
@@ -119,7 +119,7 @@ fn put(conditions: &mut Vec<NodeCondition>, kind: &str, status: &str, reason: &s
     }
 }
 
-/// The kubelet's events for conditions that changed.
+/// Returns the kubelet's events for changed conditions.
 pub(super) fn changes(old: &[NodeCondition], new: &[NodeCondition]) -> Vec<&'static str> {
     let status = |conditions: &'_ [NodeCondition], kind: &str| {
         conditions.iter().find(|condition| condition.type_ == kind).map(|condition| condition.status.clone())

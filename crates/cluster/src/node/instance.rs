@@ -19,8 +19,8 @@ pub struct InstanceError {
     source: io::Error,
 }
 
-/// The name of the installation whose files are in `directory`, made when it is first asked for. Blocks for as long as a small file
-/// takes.
+/// Returns the name of the installation whose files are in `directory`, and creates it at the first call. Blocks for as long as
+/// a small file takes.
 ///
 /// # Errors
 /// The file cannot be read or written.

@@ -25,9 +25,9 @@ use super::status::node_status;
 use crate::client::{ClusterClient, Failure, failure, text, within};
 use crate::retry::{Backoff, jittered};
 
-/// How often the status is computed.
+/// Interval at which the status is computed.
 const COMPUTE: Duration = Duration::from_secs(10);
-/// How often a status that did not change is written.
+/// Interval at which an unchanged status is written.
 const REPORT: Duration = Duration::from_secs(300);
 
 /// Keeps this node in the cluster.
@@ -43,7 +43,7 @@ pub struct NodeKeeper {
 }
 
 impl NodeKeeper {
-    /// Nothing is asked yet.
+    /// Creates a keeper without any request.
     #[must_use]
     pub fn new(
         client: ClusterClient,
@@ -82,7 +82,7 @@ impl NodeKeeper {
         }
     }
 
-    /// The Node, once it is registered and the name is ours; `None` after `stop`.
+    /// Returns the Node, once it is registered and the name is ours; `None` after `stop`.
     async fn register(&self, stop: &CancellationToken) -> Result<Option<Node>, NameTaken> {
         let mut backoff = Backoff::new(Duration::from_millis(100), Duration::from_secs(7));
         while !stop.is_cancelled() {
@@ -118,7 +118,7 @@ impl NodeKeeper {
         Ok(adopted)
     }
 
-    /// The status as it should be now.
+    /// Computes the current status.
     async fn status(&self, old: &NodeStatus) -> NodeStatus {
         let seen = self.observe.observe().await;
         let load = tokio::task::spawn_blocking(Load::read).await.unwrap_or_default();
@@ -188,7 +188,7 @@ impl NodeKeeper {
         Ok(())
     }
 
-    /// The Node as the server answered.
+    /// Stores the Node of the server's response.
     fn put(&self, node: &Node) {
         match serde_json::to_value(node) {
             Ok(node) => self.own.put(&node),
@@ -225,7 +225,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// The status as this server keeps it.
+    /// Returns the status as this server stores it.
     fn known(&self, status: NodeStatus) -> NodeStatus {
         if self.newer_fields { status } else { without_newer_fields(&status) }
     }

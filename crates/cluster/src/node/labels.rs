@@ -30,7 +30,7 @@ pub struct Label {
     pub value: String,
 }
 
-/// Why a text is no label that a node may have.
+/// Reason for which a text is not a label that a node may have.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LabelError {
     /// Without `=`.
@@ -76,14 +76,14 @@ impl fmt::Display for Label {
     }
 }
 
-/// Up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end.
+/// Returns true for up to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end.
 pub(super) fn is_name(text: &str) -> bool {
     let ends = |c: char| c.is_ascii_alphanumeric();
     let inner = |c: char| ends(c) || matches!(c, '-' | '_' | '.');
     text.len() <= 63 && text.starts_with(ends) && text.ends_with(ends) && text.chars().all(inner)
 }
 
-/// A name, possibly below a domain and a slash.
+/// Returns true for a name, optionally below a domain and a slash.
 pub(super) fn is_qualified_name(text: &str) -> bool {
     let part = |part: &str| {
         let ends = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
@@ -107,7 +107,7 @@ fn is_reserved(key: &str) -> bool {
     (below("kubernetes.io") || below("k8s.io")) && !ours
 }
 
-/// The labels of a Node at its creation: those that every node has, over which those of the configuration win.
+/// Returns the labels of a Node at its creation: those that every node has, overridden by those of the configuration.
 pub(super) fn initial(hostname: &str, own: &[Label]) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> =
         defaults(hostname).into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
@@ -126,7 +126,7 @@ fn defaults(hostname: &str) -> [(&'static str, String); 5] {
     ]
 }
 
-/// The labels that a Node that exists is to be given: as in the kubelet, the well-known ones alone, where they differ.
+/// Returns the labels to set on an existing Node: as in the kubelet, only differing well-known ones.
 pub(super) fn missing(
     initial: &BTreeMap<String, String>,
     there: &BTreeMap<String, String>,

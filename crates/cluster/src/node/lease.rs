@@ -22,13 +22,14 @@ use crate::retry::{Backoff, jittered};
 const NAMESPACE: &str = "kube-node-lease";
 /// Seconds after which a Lease that was not renewed is void.
 const DURATION: i32 = 40;
-/// How often a Lease is renewed.
+/// Interval at which the Lease is renewed.
 const RENEW: Duration = Duration::from_secs(10);
-/// How often the Lease of another one is read.
+/// Interval at which the Lease of another process is read.
 const READ: Duration = Duration::from_secs(5);
-/// How often a renewal is tried before its next turn.
+/// Number of attempts of a renewal before the next one.
 const TRIES: usize = 5;
-/// How far clocks of nodes may be apart, in seconds: a day. A Lease that may be younger is watched before it is taken for void.
+/// Maximum difference of clocks of nodes, in seconds: a day. A Lease that may be younger is watched before it is taken for
+/// void.
 const LEEWAY: i64 = 24 * 3600;
 
 /// Another machine, or another installation on this one, is the node of this name.
@@ -49,11 +50,11 @@ pub(super) struct LeaseKeeper<'a> {
     client: &'a ClusterClient,
     options: &'a NodeOptions,
     own: &'a OwnNode,
-    /// As it was last written.
+    /// The Lease as last written.
     latest: Option<Lease>,
 }
 
-/// Why a Lease was not renewed.
+/// Reason for which a Lease was not renewed.
 enum Lost {
     Name(NameTaken),
     Failed(kube::Error),
@@ -207,7 +208,7 @@ impl<'a> LeaseKeeper<'a> {
         }
     }
 
-    /// The Lease as it is to be now.
+    /// Returns the next content of the Lease.
     fn next(&self, latest: &Lease) -> Lease {
         let now: Timestamp = (self.options.clock)();
         let owner = self.own.get().as_ref().and_then(owner_of);

@@ -65,18 +65,18 @@ impl Load {
     }
 }
 
-/// The tasks that there are, in `/proc/loadavg`: the fourth field is `RUNNING/ALL`.
+/// Parses the number of tasks in `/proc/loadavg`: the fourth field is `RUNNING/ALL`.
 fn tasks(text: &str) -> Option<u64> {
     text.split_whitespace().nth(3)?.split_once('/')?.1.parse().ok()
 }
 
-/// A field of `/proc/meminfo` in bytes.
+/// Returns a field of `/proc/meminfo` in bytes.
 fn memory_field(text: &str, name: &str) -> Option<u64> {
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The name of the system in `os-release`; `Linux` where there is none.
+/// Returns the name of the system in `os-release`, or `Linux` without one.
 fn pretty_name(text: &str) -> String {
     let value = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
     let value = value.map(|value| value.trim().trim_matches(['"', '\'']).to_owned());

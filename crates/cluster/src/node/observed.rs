@@ -23,7 +23,7 @@ pub struct Observed {
 pub struct Disk {
     /// Size of the file system.
     pub capacity: u64,
-    /// How much of it is kept free by evictions.
+    /// Bytes that evictions keep free.
     pub kept_free: u64,
 }
 
@@ -39,6 +39,6 @@ pub struct RuntimeReport {
 /// Observes the node. Takes as long as the runtime takes to answer.
 #[async_trait]
 pub trait Observe: Send + Sync + 'static {
-    /// The facts as they are now.
+    /// Returns the current facts.
     async fn observe(&self) -> Observed;
 }

@@ -30,7 +30,7 @@ pub struct NodeIdentity {
     pub max_pods: u64,
 }
 
-/// How a node registers and keeps itself.
+/// Options of a node and its registration.
 #[derive(Clone)]
 pub struct NodeOptions {
     /// Name, addresses and version that the Node reports.
@@ -45,7 +45,7 @@ pub struct NodeOptions {
     pub provider_id: Option<String>,
     /// A name of this installation that no other has.
     pub instance: String,
-    /// How long a pressure condition lasts after its cause has ended.
+    /// Time for which a pressure condition lasts after its cause has ended.
     pub transition: Duration,
     /// Time of heartbeats and Lease renewals.
     pub clock: WallClock,
@@ -54,7 +54,7 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// A node without labels, taints and providerID of its own.
+    /// Creates the options of a node without labels, taints and providerID of its own.
     #[must_use]
     pub fn new(identity: NodeIdentity, machine: Machine, instance: String, clock: WallClock) -> Self {
         Self {

@@ -42,13 +42,13 @@ impl OwnNode {
         });
     }
 
-    /// The object with its types.
+    /// Returns the typed object.
     pub(super) fn get(&self) -> Option<Node> {
         read(&self.0.borrow())
     }
 }
 
-/// The Node in what is selected.
+/// Returns the Node among the selected objects.
 pub(super) fn read(selected: &Selected) -> Option<Node> {
     let object = selected.objects.values().next()?;
     match serde_json::from_value(Value::clone(object)) {

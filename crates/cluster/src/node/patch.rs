@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 /// Fields of a status that old servers do not know and refuse in a patch.
 const NEWER: [&str; 2] = ["features", "runtimeHandlers"];
 
-/// The status without what old servers refuse.
+/// Returns the status without fields that old servers refuse.
 pub(super) fn without_newer_fields(status: &NodeStatus) -> NodeStatus {
     let mut status = NodeStatus { features: None, runtime_handlers: None, ..status.clone() };
     if let Some(info) = &mut status.node_info {
@@ -37,7 +37,7 @@ pub fn has_changed(old: &NodeStatus, new: &NodeStatus) -> bool {
     comparable(old) != comparable(new)
 }
 
-/// The patch that makes `new` of `old`, for the Node with this UID; `None` if they are the same.
+/// Returns the patch from `old` to `new` for the Node with this UID, or `None` if they are the same.
 #[must_use]
 pub fn status_patch(uid: &str, old: &NodeStatus, new: &NodeStatus) -> Option<Value> {
     let object = |status: &NodeStatus| match serde_json::to_value(status) {
@@ -65,7 +65,7 @@ pub fn status_patch(uid: &str, old: &NodeStatus, new: &NodeStatus) -> Option<Val
     (!patch.is_empty()).then(|| json!({"metadata": {"uid": uid}, "status": patch}))
 }
 
-/// The differences: removed fields are null, lists are replaced as a whole.
+/// Returns the differences: removed fields are null, lists are replaced as a whole.
 fn merge(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Value> {
     let mut patch = Map::new();
     for (key, value) in new {
@@ -84,7 +84,7 @@ fn merge(old: &Map<String, Value>, new: &Map<String, Value>) -> Map<String, Valu
     patch
 }
 
-/// The conditions that changed: their type, and the changed fields.
+/// Returns the changed conditions: their type, and the changed fields.
 fn conditions(old: &[NodeCondition], new: &[NodeCondition]) -> Vec<Value> {
     let object = |condition: &NodeCondition| match serde_json::to_value(condition) {
         Ok(Value::Object(map)) => map,

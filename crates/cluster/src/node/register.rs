@@ -16,7 +16,7 @@ use crate::client::{ClusterClient, Failure, failure, within};
 /// The annotation by which controllers know that they attach volumes, as for every kubelet.
 const ATTACH: &str = "volumes.kubernetes.io/controller-managed-attach-detach";
 
-/// The Node as it is created.
+/// Returns the Node for its creation.
 pub(super) fn initial_node(options: &NodeOptions, status: NodeStatus) -> Node {
     let taint = |taint: &super::Taint| k8s_openapi::api::core::v1::Taint {
         key: taint.key.clone(),
@@ -69,7 +69,7 @@ pub(super) async fn register(client: &ClusterClient, node: &Node) -> Result<Regi
     }
 }
 
-/// The changes to metadata that make a Node that exists ours; `None` if there are none.
+/// Returns the changes to metadata by which an existing Node becomes ours, or `None` if there are none.
 pub(super) fn reconcile(initial: &Node, there: &Node) -> Option<serde_json::Value> {
     let empty = BTreeMap::new();
     let labels_of = |node: &'_ Node| node.metadata.labels.clone().unwrap_or_default();

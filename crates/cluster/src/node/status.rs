@@ -56,7 +56,7 @@ pub(super) fn node_status(
     status
 }
 
-/// The addresses of one family after the other, as they were given, and the name of the host.
+/// Returns the addresses, grouped by family in the given order, and the name of the host.
 fn addresses(node: &NodeIdentity) -> Vec<NodeAddress> {
     let address = |kind: &str, address: String| NodeAddress { type_: kind.to_owned(), address };
     let internal = node.addresses.iter().map(|ip: &IpAddr| address("InternalIP", ip.to_string()));
@@ -113,7 +113,7 @@ fn image(image: &image_manager::gc::NodeImage) -> ContainerImage {
     ContainerImage { names, size_bytes: i64::try_from(image.size_bytes).ok() }
 }
 
-/// The handlers of the runtime by name; `None` from a runtime that reports none.
+/// Returns the handlers of the runtime by name, or `None` if the runtime reports none.
 fn runtime_handlers(runtime: &RuntimeStatus) -> Option<Vec<NodeRuntimeHandler>> {
     let mut handlers: Vec<_> = runtime.handlers.iter().collect();
     handlers.sort_by(|a, b| a.name.cmp(&b.name));
@@ -127,7 +127,7 @@ fn runtime_handlers(runtime: &RuntimeStatus) -> Option<Vec<NodeRuntimeHandler>> 
     (!handlers.is_empty()).then(|| handlers.into_iter().map(one).collect())
 }
 
-/// Why the node is not ready, in the kubelet's words.
+/// Returns the reasons for which the node is not ready, in the kubelet's words.
 fn problems(status: &NodeStatus, seen: &Observed) -> Vec<String> {
     let mut problems = Vec::new();
     match &seen.runtime.status {

@@ -23,7 +23,7 @@ pub struct Taint {
     pub effect: String,
 }
 
-/// Why a text is no taint.
+/// Reason for which a text is not a taint.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TaintError {
     /// Without `:`.

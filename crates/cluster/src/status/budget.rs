@@ -12,7 +12,7 @@ const EACH: Duration = Duration::from_millis(50);
 /// The remaining budget of writes.
 #[derive(Debug)]
 pub(super) struct WriteBudget {
-    /// When a whole burst is available again.
+    /// Time at which a whole burst is available again.
     full_at: Instant,
 }
 

@@ -26,7 +26,7 @@ pub struct NodeView {
     pub restart_policy: &'static str,
 }
 
-/// Why a status is not written.
+/// Reason for which a status is not written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Backwards {
     #[error("pod has {0} and would go back to {1}")]
@@ -35,7 +35,7 @@ pub(crate) enum Backwards {
     Container(String),
 }
 
-/// The status that the server should have, where it has `old` now.
+/// Returns the status that the server should have, given that it has `old`.
 pub(crate) fn merged(old: &Value, view: &NodeView) -> Result<Value, Backwards> {
     let old = without_nulls(old);
     let mut new = without_nulls(&view.status);
@@ -144,7 +144,7 @@ fn is_initialised(status: &Value) -> bool {
     init.last().is_none_or(is_done) || list(status, "containerStatuses").iter().any(was_started)
 }
 
-/// A container that ended for good does not run again.
+/// Fails if a container that ended for good would run again.
 fn check_containers(old: &Value, new: &Value, policy: &str) -> Result<(), Backwards> {
     if policy == "Always" {
         return Ok(());
@@ -164,7 +164,7 @@ fn check_containers(old: &Value, new: &Value, policy: &str) -> Result<(), Backwa
     Ok(())
 }
 
-/// A pod is ready when its containers are and every gate is open.
+/// Sets the readiness of a pod: all its containers are ready and every gate is open.
 fn check_gates(new: &mut Value, old: &Value, gates: &[String]) {
     let condition = |status: &Value, kind: &str| {
         list(status, "conditions").iter().find(|condition| condition["type"] == kind).cloned()
@@ -198,7 +198,7 @@ fn check_gates(new: &mut Value, old: &Value, gates: &[String]) {
     }
 }
 
-/// A condition that has not changed since keeps its time, and the pod its start.
+/// Keeps the times of unchanged conditions, and the start of the pod.
 fn keep_times(new: &mut Value, old: &Value) {
     if let Some(start) = old.get("startTime") {
         new["startTime"] = start.clone();
@@ -212,7 +212,7 @@ fn keep_times(new: &mut Value, old: &Value) {
     }
 }
 
-/// The conditions of a status that are not the node's.
+/// Returns the conditions of a status that other writers own.
 #[cfg(test)]
 fn foreign(status: &Value) -> Vec<&serde_json::Map<String, Value>> {
     const OURS: [&str; 5] = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];

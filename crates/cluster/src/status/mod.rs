@@ -22,7 +22,7 @@ use budget::WriteBudget;
 pub use merge::NodeView;
 pub(crate) use merge::is_over;
 
-/// How often everything is compared with what the server has.
+/// Interval at which all statuses are compared with those of the server.
 const CHECK: Duration = Duration::from_secs(10);
 /// For so long a status that was refused is not written again: until the next comparison, or the one after it.
 const REFUSED: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub struct StatusManager {
     random: Random,
     /// Statuses that the server refused, by uid, and when they are tried again.
     refused: HashMap<String, Instant>,
-    /// Nothing is written before, after a failure.
+    /// Earliest time of the next write after a failure.
     retry_at: Option<Instant>,
 }
 
@@ -56,14 +56,14 @@ struct WrittenStatus {
 /// Result of writing the status of one pod.
 enum Written {
     Yes,
-    /// There was nothing to write.
+    /// No change was necessary.
     Same,
     /// The object was deleted, or another one has its name.
     Gone,
 }
 
 impl StatusManager {
-    /// Of the pods that the server has.
+    /// Creates a manager for the pods of the server.
     #[must_use]
     pub fn new(client: ClusterClient, pods: watch::Receiver<Selected>) -> Self {
         Self {
@@ -234,7 +234,7 @@ pub(crate) async fn delete(client: &ClusterClient, object: &Value, uid: &str) ->
     client.current().request::<Value>(request::delete(&path(object), &options)).await.map(drop)
 }
 
-/// The path of a pod.
+/// Returns the path of a pod.
 pub(crate) fn path(object: &Value) -> String {
     let word = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
     format!("/api/v1/namespaces/{}/pods/{}", word("namespace"), word("name"))

@@ -26,7 +26,7 @@ const KEPT: [&str; 2] = ["resourceClaimStatuses", "qosClass"];
 /// Lists that a strategic merge adds to.
 const ADDRESSES: [&str; 2] = ["hostIPs", "podIPs"];
 
-/// The patch of `pods/status`, with the uid of the pod as its precondition; `None` if there is nothing to change.
+/// Returns the patch of `pods/status`, with the uid of the pod as its precondition, or `None` without a change.
 pub(crate) fn patch(uid: &str, old: &Value, new: &Value) -> Option<Value> {
     let (old, new) = (without_nulls(old), without_nulls(new));
     let mut status = Map::new();
@@ -72,7 +72,7 @@ fn addresses(before: Option<&Value>, after: &Value) -> Value {
     Value::Array(entries)
 }
 
-/// The changed conditions, each with nulls for removed fields.
+/// Returns the changed conditions, each with nulls for removed fields.
 fn conditions(before: Option<&Value>, after: Option<&Value>) -> Vec<Value> {
     let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
     let before = list(before);
@@ -93,7 +93,7 @@ fn conditions(before: Option<&Value>, after: Option<&Value>) -> Vec<Value> {
     changed
 }
 
-/// The same value without what is null: servers write `"startedAt": null` or leave it out.
+/// Returns the value without nulls: servers write `"startedAt": null` or omit it.
 pub(crate) fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Object(map) => {

@@ -19,7 +19,7 @@ pub(crate) struct Object {
 }
 
 impl Object {
-    /// The uid; not empty in a sound object.
+    /// Returns the uid, which is not empty in a valid object.
     pub(crate) fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
     }

@@ -31,7 +31,7 @@ impl Pace {
         Self { random, state: Mutex::new(State { backoff, begun: None, endless_list: false }) }
     }
 
-    /// Something was delivered: the next failure is news, and its wait is short.
+    /// Records that data was delivered, so that the next failure is logged and its wait is short.
     pub(super) fn progress(&self) {
         self.state.lock().backoff.reset();
     }
@@ -56,17 +56,17 @@ impl Pace {
         }
     }
 
-    /// A watch begins.
+    /// Records the start of a watch.
     pub(super) fn begin(&self) {
         self.state.lock().begun = Some(Instant::now());
     }
 
-    /// The watch ended for a reason of this side: the next one need not wait.
+    /// Records that this side ended the watch, so that the next one need not wait.
     pub(super) fn forget_watch(&self) {
         self.state.lock().begun = None;
     }
 
-    /// A streaming list did not end in time.
+    /// Records that a streaming list did not end in time.
     pub(super) fn list_is_endless(&self) {
         self.state.lock().endless_list = true;
     }

@@ -21,13 +21,13 @@ use tower::BoxError;
 use super::pace::Pace;
 use crate::client::ClusterClient;
 
-/// How long a watch is asked for, give or take a third.
+/// Requested duration of a watch, plus or minus a third.
 const WATCH: Duration = Duration::from_secs(450);
 /// The longest watch that is asked for, in seconds.
 pub(super) const LONGEST_WATCH: u32 = 600;
-/// How much longer than asked for a watch may last.
+/// Time by which a watch may exceed its requested duration.
 const OVERTIME: Duration = Duration::from_secs(30);
-/// How long a streaming list may take before it counts as not supported.
+/// Time after which a streaming list counts as not supported.
 pub(super) const LIST: Duration = Duration::from_secs(30);
 /// The annotation of the bookmark behind the last object of a streaming list.
 const END_OF_LIST: &str = "k8s.io/initial-events-end";

@@ -28,8 +28,8 @@ impl SnapshotLayout for Overlayfs {
         Ok(writable_directory(mounts)?.map_or(Destination::Present, Destination::Directory))
     }
 
-    /// The root of the layer gets the owner 0:0, the mode 0755 and no extended attributes but those of overlayfs, as containerd's own
-    /// unpacking leaves it: it becomes the root of containers.
+    /// Moves the layer. The root of the layer gets the owner 0:0, the mode 0755 and no extended attributes except those of
+    /// overlayfs, like in containerd: it becomes the root of containers.
     fn place(&self, layer: &Path, destination: &Destination) -> io::Result<()> {
         match destination {
             Destination::Directory(to) => {

@@ -10,7 +10,7 @@ use cri_api::engine::runtime_store::{Destination, LowerLayer};
 
 use crate::Mount;
 
-/// How a snapshotter keeps the layers of images on disk.
+/// Layout of image layers on disk in a snapshotter.
 pub trait SnapshotLayout: Send + Sync + std::fmt::Debug {
     /// Returns the name of the snapshotter.
     fn snapshotter(&self) -> &'static str;

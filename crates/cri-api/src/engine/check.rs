@@ -127,7 +127,7 @@ impl ProblemKind {
         Self::UncheckedLayer,
     ];
 
-    /// The kind in words.
+    /// Returns the kind in words.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -152,7 +152,7 @@ impl fmt::Display for ProblemKind {
     }
 }
 
-/// How far a check is.
+/// Progress of a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckProgress {
@@ -166,12 +166,12 @@ pub struct CheckProgress {
     pub bytes_total: u64,
 }
 
-/// Where the progress of a check goes. The default one forgets it. Called from any thread: it must be quick.
+/// Receiver of the progress of a check. The default one ignores it. Called from any thread, and must be quick.
 #[derive(Clone, Default)]
 pub struct CheckSink(Option<Arc<dyn Fn(CheckProgress) + Send + Sync>>);
 
 impl CheckSink {
-    /// A sink that calls `f`.
+    /// Creates a sink that calls `f`.
     #[must_use]
     pub fn new(f: impl Fn(CheckProgress) + Send + Sync + 'static) -> Self {
         Self(Some(Arc::new(f)))

@@ -20,7 +20,7 @@ impl LayerShape {
     /// All there are.
     pub const ALL: [Self; 2] = [Self::Erofs, Self::Dir];
 
-    /// As it is written in configurations and on command lines.
+    /// Returns the name in configurations and on command lines.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -29,7 +29,7 @@ impl LayerShape {
         }
     }
 
-    /// The shape of this name.
+    /// Returns the shape of this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|shape| shape.name() == name)
@@ -65,8 +65,8 @@ pub struct ConvertReport {
 pub struct ConvertedImage {
     /// Image id.
     pub id: String,
-    /// How many of its layers were converted. Those that had the shape already, or that an image before it in the report has
-    /// as well, are not among them.
+    /// Number of converted layers. Layers that had the shape already, or that belong to an earlier image of the report as well,
+    /// do not count.
     pub layers: u64,
     /// Bytes of the converted layers on disk before the conversion.
     pub bytes_before: u64,

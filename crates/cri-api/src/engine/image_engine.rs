@@ -17,16 +17,17 @@ use crate::engine::{
 /// trait. Dropping a future cancels the call.
 #[async_trait]
 pub trait ImageEngine: Send + Sync + 'static {
-    /// The verbose status of an image for inspection rather than for use: also of one that the signature policy refuses.
+    /// Returns the verbose status of an image for inspection rather than for use: also of one that the signature policy
+    /// refuses.
     ///
     /// # Errors
     /// Those of [`ImageService::image_status`](crate::ImageService::image_status).
     async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus>;
 
-    /// The bytes that an image takes on disk; `None` for an absent image.
+    /// Returns the bytes that an image takes on disk, or `None` for an absent image.
     async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>>;
 
-    /// The layers of all images, and the bytes that each layer takes on disk.
+    /// Returns the layers of all images, and the bytes that each layer takes on disk.
     async fn image_layers(&self) -> Result<ImageLayers>;
 
     /// Removes images in one step, as [`ImageService::remove_image`](crate::ImageService::remove_image) does each; one that
@@ -58,7 +59,7 @@ pub trait ImageEngine: Send + Sync + 'static {
         Err(Error::new(Kind::Unimplemented, format!("{}: this store takes no names", image.image)))
     }
 
-    /// The documents of an image as they were pulled, and its names; `None` for an absent image.
+    /// Returns the documents of an image as pulled, and its names, or `None` for an absent image.
     async fn image_documents(&self, image: &ImageSpec) -> Result<Option<ImageDocuments>> {
         Err(Error::new(Kind::Unimplemented, format!("{}: this store shows no documents", image.image)))
     }
@@ -80,7 +81,7 @@ pub trait ImageEngine: Send + Sync + 'static {
         Err(Error::new(Kind::Unimplemented, "this store has no view for podman"))
     }
 
-    /// The layers and blobs that interrupted pulls left for later ones.
+    /// Returns the layers and blobs that interrupted pulls left for later ones.
     async fn unfinished_pulls(&self) -> Result<UnfinishedPulls>;
 
     /// Deletes what interrupted pulls left: that which has been kept long enough, or all of it. Returns the bytes freed. What a
@@ -94,7 +95,7 @@ pub trait ImageEngine: Send + Sync + 'static {
     /// mounted on, `PermissionDenied` where the process may not mount.
     async fn mount_image(&self, request: &MountRequest) -> Result<MountedImage>;
 
-    /// The mounts of images, by directory. What is not mounted any more is not among them.
+    /// Returns the current mounts of images, by directory.
     async fn mounts(&self) -> Result<Vec<ImageMount>>;
 
     /// Leases the layers of an image, by name or id, or of one layer, by its digest, for a process that reads them in the

@@ -71,19 +71,19 @@ pub struct LayerLease {
 }
 
 impl LayerLease {
-    /// A lease that `hold` ends when it is dropped.
+    /// Creates a lease that ends when `hold` is dropped.
     #[must_use]
     pub fn new(root: PathBuf, stack: serde_json::Value, hold: impl Any + Send) -> Self {
         Self { root, stack, _hold: Box::new(hold) }
     }
 
-    /// The root of the store.
+    /// Returns the root of the store.
     #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// The leased layers, as the store that reads them describes a stack.
+    /// Returns the leased layers, in the description of a stack by the store that reads them.
     #[must_use]
     pub fn stack(&self) -> &serde_json::Value {
         &self.stack

@@ -20,7 +20,7 @@ pub struct PodmanStoreRequest {
 pub struct PodmanStoreReport {
     /// The directory for `additionalimagestores`; `None` where there is no view now.
     pub directory: Option<PathBuf>,
-    /// How many images it shows.
+    /// Number of shown images.
     pub images: usize,
     /// Images that it cannot show.
     pub hidden: Vec<HiddenImage>,

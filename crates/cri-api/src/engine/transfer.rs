@@ -18,7 +18,7 @@ pub enum Platforms {
     All,
 }
 
-/// How to import.
+/// Options of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// The name that the image gets in place of those in the archive, which must then hold one image.
@@ -99,17 +99,17 @@ pub enum Format {
     DockerDirectory,
 }
 
-/// How the layers of an export are compressed.
+/// Compression of the layers of an export.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Compress {
-    /// As they were pulled, and with the manifest that was pulled, where all blobs of an image were kept; not at all where
-    /// one is missing, and in docker archives.
+    /// As pulled, and with the pulled manifest, if all blobs of an image were kept; no compression if one is missing, and in
+    /// docker archives.
     #[default]
     AsPulled,
-    /// As they were pulled, where all blobs of an image were kept; otherwise with gzip: for registries.
+    /// As pulled, if all blobs of an image were kept; otherwise gzip: for registries.
     AsPulledOrGzip,
-    /// Not at all: exact and quick.
+    /// No compression: exact and quick.
     No,
     /// With gzip.
     Gzip,
@@ -117,13 +117,13 @@ pub enum Compress {
     Zstd,
 }
 
-/// How to export.
+/// Options of an export.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportOptions {
     /// Content of the archive.
     pub format: Format,
-    /// How layers are compressed. Docker archives take none.
+    /// Compression of layers. Docker archives have none.
     pub compress: Compress,
     /// The platforms to write of each image.
     #[serde(default)]

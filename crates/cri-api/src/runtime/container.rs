@@ -129,7 +129,7 @@ pub struct EnvVar {
 }
 
 impl EnvVar {
-    /// A variable.
+    /// Creates a variable.
     #[must_use]
     pub fn new(key: impl Into<String>, value: impl Into<Vec<u8>>) -> Self {
         Self { key: key.into(), value: value.into() }

@@ -12,7 +12,7 @@ use crate::{Error, Result};
 /// then has to list everything again.
 pub type ContainerEvents = Pin<Box<dyn Stream<Item = Result<ContainerEvent>> + Send>>;
 
-/// Something happened to a container or a sandbox.
+/// An event of a container or a sandbox.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerEvent {
     /// Id of the container, or of the sandbox.

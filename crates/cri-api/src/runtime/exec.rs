@@ -7,7 +7,7 @@ pub struct ExecSyncOutput {
     pub stdout: Vec<u8>,
     /// Standard error of the command, cut likewise.
     pub stderr: Vec<u8>,
-    /// How it ended.
+    /// Exit code of the command.
     pub exit_code: i32,
 }
 

@@ -8,7 +8,7 @@ use crate::ImageSpec;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Mount {
-    /// Where it appears.
+    /// Path in the container.
     pub container_path: String,
     /// Path on the host; empty where an image is mounted.
     pub host_path: String,
@@ -36,7 +36,7 @@ pub struct Mount {
 /// Sharing of mounts that are made later on one side with the other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MountPropagation {
-    /// On neither.
+    /// Mounts are propagated in neither direction.
     #[default]
     Private,
     /// The host's appear in the container.
@@ -53,7 +53,7 @@ pub struct IdMapping {
     pub host_id: u32,
     /// First id in the container.
     pub container_id: u32,
-    /// How many.
+    /// Number of IDs.
     pub length: u32,
 }
 
@@ -61,7 +61,7 @@ pub struct IdMapping {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Device {
-    /// Where it appears.
+    /// Path in the container.
     pub container_path: String,
     /// Which it is.
     pub host_path: String,

@@ -154,14 +154,14 @@ pub struct PodSandboxStatus {
     pub runtime_handler: String,
     /// Containers of the pod, from runtimes that send events; otherwise empty.
     pub containers: Vec<ContainerStatus>,
-    /// When this was true, nanoseconds since the epoch, from runtimes that send events; otherwise 0.
+    /// Time of this status, in nanoseconds since the epoch, from runtimes that send events; otherwise 0.
     pub timestamp: i64,
     /// Additional information of the runtime; only with `verbose`.
     pub info: BTreeMap<String, String>,
 }
 
 impl PodSandboxStatus {
-    /// All its addresses, the first one first.
+    /// Returns all addresses, the primary one first.
     pub fn ips(&self) -> impl Iterator<Item = &str> {
         std::iter::once(&self.ip).chain(&self.additional_ips).map(String::as_str).filter(|ip| !ip.is_empty())
     }

@@ -78,7 +78,7 @@ pub struct Capabilities {
     pub add_ambient: Vec<String>,
 }
 
-/// How each kind of namespace is shared.
+/// Sharing of each kind of namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NamespaceOptions {
@@ -123,7 +123,7 @@ pub struct UserNamespace {
 /// Which supplemental groups a process has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum SupplementalGroupsPolicy {
-    /// Those that are asked for, and those that the image gives its user.
+    /// The requested groups, and those that the image gives its user.
     #[default]
     Merge,
     /// Only those that are asked for.

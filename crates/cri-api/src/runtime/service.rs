@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Error, Kind, Result};
 
-/// Where pods and containers run: a remote CRI runtime, or a fake.
+/// Service that runs pods and containers: a remote CRI runtime, or a fake.
 ///
 /// Calls that end something are idempotent: what is not there any more is stopped and removed. Calls that not every
 /// runtime has answer `Unimplemented` by default. Dropping a future gives the call up, on this side; what the runtime

@@ -81,7 +81,7 @@ impl Signal {
     /// The usual one.
     pub const TERM: Self = Self("SIGTERM");
 
-    /// The signal of this name, for example `SIGTERM` or `SIGRTMIN+3`.
+    /// Returns the signal of this name, for example `SIGTERM` or `SIGRTMIN+3`.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         NAMES.iter().find(|known| **known == name).map(|known| Self(known))
@@ -93,7 +93,7 @@ impl Signal {
         self.0
     }
 
-    /// Every signal, in CRI's order.
+    /// Returns every signal, in CRI's order.
     pub fn all() -> impl Iterator<Item = Self> {
         NAMES.into_iter().map(Self)
     }

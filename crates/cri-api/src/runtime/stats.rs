@@ -107,7 +107,7 @@ pub struct PodSandboxStatsFilter {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CpuUsage {
-    /// When this was true, nanoseconds since the epoch.
+    /// Time of the measurement, in nanoseconds since the epoch.
     pub timestamp: i64,
     /// CPU time so far, nanoseconds over all CPUs.
     pub usage_core_nano_seconds: Option<u64>,
@@ -122,7 +122,7 @@ pub struct CpuUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemoryUsage {
-    /// When this was true, nanoseconds since the epoch.
+    /// Time of the measurement, in nanoseconds since the epoch.
     pub timestamp: i64,
     /// Bytes that cannot be dropped.
     pub working_set_bytes: Option<u64>,
@@ -145,7 +145,7 @@ pub struct MemoryUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SwapUsage {
-    /// When this was true, nanoseconds since the epoch.
+    /// Time of the measurement, in nanoseconds since the epoch.
     pub timestamp: i64,
     /// Left below the limit.
     pub swap_available_bytes: Option<u64>,
@@ -157,7 +157,7 @@ pub struct SwapUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct IoUsage {
-    /// When this was true, nanoseconds since the epoch.
+    /// Time of the measurement, in nanoseconds since the epoch.
     pub timestamp: i64,
     /// Pressure.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -192,7 +192,7 @@ pub struct PsiData {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkUsage {
-    /// When this was true, nanoseconds since the epoch.
+    /// Time of the measurement, in nanoseconds since the epoch.
     pub timestamp: i64,
     /// The interface of the default route.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -221,8 +221,8 @@ pub struct NetworkInterfaceUsage {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProcessUsage {
-    /// When this was true, nanoseconds since the epoch.
+    /// Time of the measurement, in nanoseconds since the epoch.
     pub timestamp: i64,
-    /// How many.
+    /// Number of processes.
     pub process_count: Option<u64>,
 }

@@ -66,7 +66,7 @@ struct Shared {
 }
 
 impl FakeImageService {
-    /// An empty store, an empty registry.
+    /// Creates a fake with an empty store and an empty registry.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -98,7 +98,7 @@ impl FakeImageService {
         self.0.registry.lock().withdraw(&parse(name));
     }
 
-    /// From now on the repository of this name is served for this credential only.
+    /// Serves the repository of this name only for this credential from now on.
     ///
     /// # Panics
     /// If the name is none.
@@ -124,7 +124,7 @@ impl FakeImageService {
         }
     }
 
-    /// From now on pulls for other handlers than these and the default one are refused.
+    /// Refuses pulls for other handlers than these and the default one from now on.
     pub fn know_only_handlers(&self, handlers: &[&str]) {
         *self.0.handlers.lock() = Some(handlers.iter().map(|&h| h.to_owned()).collect());
     }
@@ -141,7 +141,7 @@ impl FakeImageService {
         self.0.calls.lock().clone()
     }
 
-    /// The same, kinds only.
+    /// Returns the kinds of all calls.
     #[must_use]
     pub fn call_kinds(&self) -> Vec<CallKind> {
         self.0.calls.lock().iter().map(Call::kind).collect()
@@ -152,13 +152,13 @@ impl FakeImageService {
         self.0.calls.lock().clear();
     }
 
-    /// How many pulls were given up by their callers before they ended.
+    /// Returns the number of pulls that callers dropped before their end.
     #[must_use]
     pub fn abandoned_pulls(&self) -> usize {
         *self.0.abandoned.lock()
     }
 
-    /// The image that a name resolves to, without a call.
+    /// Returns the image that a name resolves to, without a call.
     pub(super) fn find(&self, name: &str) -> Option<Image> {
         let store = self.0.store.lock();
         store.view(&store.resolve(name).ok()??)
@@ -234,7 +234,7 @@ impl Store {
         }
     }
 
-    /// The images of a repository that is named without tag and digest.
+    /// Returns the images of a repository without tag and digest.
     fn of_repository(&self, text: &str) -> Vec<Digest> {
         let reference = Reference::parse(text).ok().filter(|r| r.tag().is_none() && r.digest().is_none());
         let Some(repository) = reference.map(|reference| reference.repository()) else { return Vec::new() };

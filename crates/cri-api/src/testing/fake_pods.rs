@@ -12,14 +12,14 @@ use crate::{
     Error, ExecSyncOutput, Kind, PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxStatus, Result,
 };
 
-/// When the clock of a fake begins: nanoseconds since the epoch.
+/// Start of the clock of a fake: nanoseconds since the epoch.
 const BEGIN: i64 = 1_700_000_000_000_000_000;
 /// Exit code of what SIGKILL ended.
 pub(super) const KILLED: i32 = 137;
 /// Exit code of what SIGTERM ended.
 pub(super) const TERMINATED: i32 = 143;
 
-/// How the process of a container behaves.
+/// Behaviour of the process of a container.
 #[derive(Clone, Debug, Default)]
 pub struct FakeProcess {
     /// The container ends as soon as it is started, with this code. `None`: it runs until it is stopped.
@@ -30,12 +30,12 @@ pub struct FakeProcess {
     pub commands: BTreeMap<Vec<String>, FakeExec>,
 }
 
-/// How a command in a container ends.
+/// End of a command in a container.
 #[derive(Clone, Debug)]
 pub enum FakeExec {
     /// With this output and code.
     Ends(ExecSyncOutput),
-    /// Not at all: its caller's timeout passes.
+    /// The command does not end: its caller's timeout passes.
     Hangs,
 }
 
@@ -77,7 +77,7 @@ pub(super) struct Pods {
     made: u64,
     pub(super) sandboxes: BTreeMap<String, Sandbox>,
     pub(super) containers: BTreeMap<String, FakeContainer>,
-    /// By container name.
+    /// Processes by container name.
     pub(super) processes: BTreeMap<String, FakeProcess>,
     /// Handlers in addition to the default one.
     pub(super) handlers: BTreeSet<String>,
@@ -140,7 +140,7 @@ impl Pods {
         self.containers.get_mut(id).ok_or_else(|| absent("container", id))
     }
 
-    /// A container that runs.
+    /// Returns a running container.
     pub(super) fn running(&mut self, id: &str) -> Result<&mut FakeContainer> {
         let entry = self.container(id)?;
         if entry.listed.state == ContainerState::Running {

@@ -26,7 +26,7 @@ pub(super) struct FakeLayer {
 }
 
 impl FakeImage {
-    /// An image of one layer that holds `content`.
+    /// Creates an image of one layer that holds `content`.
     #[must_use]
     pub fn new(content: &str) -> Self {
         Self { layers: Vec::new(), user: String::new(), nonce: None, index: false }.layer(content)
@@ -39,7 +39,7 @@ impl FakeImage {
         self
     }
 
-    /// With another size of the top layer, in bytes.
+    /// Sets the size of the top layer in bytes.
     #[must_use]
     pub fn sized(mut self, bytes: u64) -> Self {
         if let Some(layer) = self.layers.last_mut() {
@@ -48,7 +48,7 @@ impl FakeImage {
         self
     }
 
-    /// With `USER`.
+    /// Sets `USER`.
     #[must_use]
     pub fn user(mut self, user: &str) -> Self {
         user.clone_into(&mut self.user);
@@ -80,7 +80,7 @@ impl FakeImage {
         self
     }
 
-    /// The image that a fixture of the conformance suite describes.
+    /// Creates the image of a fixture of the conformance suite.
     ///
     /// # Panics
     /// If the fixture is none of the suite's.
@@ -98,7 +98,7 @@ impl FakeImage {
         found.map(|(_, image)| image.clone()).expect("the fixture is one of the suite's")
     }
 
-    /// The image id: digest of the config.
+    /// Returns the image ID: the digest of the config.
     #[must_use]
     pub fn id(&self) -> Digest {
         Digest::sha256(self.config().as_bytes())

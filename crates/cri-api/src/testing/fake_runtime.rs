@@ -43,7 +43,7 @@ struct State {
 }
 
 impl FakeRuntimeService {
-    /// A runtime without pods.
+    /// Creates a runtime without pods.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -73,7 +73,7 @@ impl FakeRuntimeService {
         self.0.calls.lock().clear();
     }
 
-    /// How the processes of all containers of this name behave from now on.
+    /// Sets the behaviour of the processes of all containers of this name.
     pub fn behave(&self, container_name: &str, process: FakeProcess) {
         self.0.pods.lock().processes.insert(container_name.to_owned(), process);
     }
@@ -143,12 +143,12 @@ impl FakeRuntimeService {
         self.0.pods.lock().remove(id);
     }
 
-    /// The process of a container ends by itself.
+    /// Ends the process of a container, as if by itself.
     pub fn exit(&self, container_id: &str, code: i32) {
         self.0.pods.lock().end(container_id, code);
     }
 
-    /// A sandbox dies by itself, and its containers with it.
+    /// Ends a sandbox and its containers, as if by itself.
     pub fn kill_sandbox(&self, id: &str) {
         self.0.pods.lock().stop_sandbox(id);
     }
@@ -171,7 +171,7 @@ impl FakeRuntimeService {
         self.0.pods.lock().containers.get(id).map_or(0, |entry| entry.log_reopened)
     }
 
-    /// How many listen to its events.
+    /// Returns the number of listeners to its events.
     #[must_use]
     pub fn listeners(&self) -> usize {
         self.0.pods.lock().listeners.len()

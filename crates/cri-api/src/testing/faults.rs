@@ -92,7 +92,7 @@ struct Fault {
     lost: Option<(Error, Option<usize>)>,
 }
 
-/// The error that a call meets, and one call less that meets it.
+/// Takes the error for a call from those that are left.
 fn take(error: &mut Option<(Error, Option<usize>)>) -> Option<Error> {
     let (met, times) = error.as_mut()?;
     let met = met.clone();
@@ -110,22 +110,22 @@ impl Faults {
         change(self.by_call.lock().entry((kind, subject.map(str::to_owned))).or_default());
     }
 
-    /// Every call of this kind fails, until [`Faults::clear`].
+    /// Fails every call of this kind, until [`Faults::clear`].
     pub fn fail(&self, kind: CallKind, error: Error) {
         self.change(kind, None, |fault| fault.error = Some((error, None)));
     }
 
-    /// The next `times` calls of this kind fail.
+    /// Fails the next `times` calls of this kind.
     pub fn fail_times(&self, kind: CallKind, times: usize, error: Error) {
         self.change(kind, None, |fault| fault.error = (times > 0).then_some((error, Some(times))));
     }
 
-    /// Every call of this kind about one thing fails: an id, or a name of a pod or container.
+    /// Fails every call of this kind about one object: an ID, or a name of a pod or container.
     pub fn fail_for(&self, kind: CallKind, subject: &str, error: Error) {
         self.change(kind, Some(subject), |fault| fault.error = Some((error, None)));
     }
 
-    /// The next `times` calls of this kind do their work and fail all the same: their answer is lost.
+    /// Performs the next `times` calls of this kind and fails them nevertheless: their answer is lost.
     pub fn lose_answers(&self, kind: CallKind, times: usize, error: Error) {
         self.change(kind, None, |fault| fault.lost = (times > 0).then_some((error, Some(times))));
     }
@@ -140,7 +140,7 @@ impl Faults {
         *self.absent.lock() = Some(error);
     }
 
-    /// The peer answers again.
+    /// Makes the peer answer again.
     pub fn return_to_duty(&self) {
         *self.absent.lock() = None;
     }
@@ -178,7 +178,7 @@ impl Faults {
         self.pass_about(kind, &[]).await
     }
 
-    /// The same for a call that is about something.
+    /// Like `pass`, for a call about an object.
     pub(super) async fn pass_about(&self, kind: CallKind, subjects: &[&str]) -> Result<()> {
         let keys = || std::iter::once(None).chain(subjects.iter().copied().map(Some));
         for subject in keys() {
@@ -246,7 +246,7 @@ impl Gate {
         self.0.traffic.borrow().arrived
     }
 
-    /// How many calls wait now.
+    /// Returns the number of waiting calls.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.0.traffic.borrow().waiting

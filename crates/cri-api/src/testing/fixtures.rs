@@ -39,7 +39,7 @@ pub const LATEST: FixtureImage =
 /// Pushed as an image index.
 pub const INDEXED: FixtureImage =
     FixtureImage { content: "indexed\n", index: true, names: &[("conformance/indexed", "v1")], ..PLAIN };
-/// In a repository of one component below `library/`, for names without a slash.
+/// Image in a repository of one component below `library/`, for names without a slash.
 pub const OFFICIAL: FixtureImage =
     FixtureImage { content: "official\n", names: &[("library/conformance-official", "latest")], ..PLAIN };
 /// Three different images.

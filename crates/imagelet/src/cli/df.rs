@@ -15,7 +15,7 @@ struct Row {
     id: String,
     repo_tags: Vec<String>,
     size: u64,
-    /// Not known from a remote runtime.
+    /// Bytes of this image alone; unknown from a remote runtime.
     #[serde(skip_serializing_if = "Option::is_none")]
     unique_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -11,7 +11,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Report, Table};
 use crate::pods::age;
 
-/// How long one request for more events waits.
+/// Time that one request waits for more events.
 const WAIT_SECONDS: u64 = 30;
 
 /// An EventList.

@@ -18,7 +18,7 @@ use crate::exit::{Code, Failure, Outcome};
 
 /// Poll interval of a followed log.
 const POLL: Duration = Duration::from_millis(100);
-/// How often the runtime is asked whether the container is still running.
+/// Interval at which the runtime is asked whether the container is still running.
 const ASK: Duration = Duration::from_secs(1);
 /// Maximum length of a line that is never interleaved with another container's.
 const LONGEST_LINE: usize = 64 << 10;
@@ -168,7 +168,7 @@ impl Reading {
     }
 }
 
-/// A closed pipe is no failure.
+/// Converts a result. A closed pipe is no failure.
 fn done(result: io::Result<()>, unreadable: impl FnOnce(io::Error) -> Failure) -> Outcome {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

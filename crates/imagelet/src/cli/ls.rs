@@ -17,7 +17,7 @@ use crate::output::{Format, Sequence, units};
 #[serde(rename_all = "camelCase")]
 struct Entry {
     path: String,
-    /// If the path is not UTF-8: its bytes in base64.
+    /// Bytes of the path in base64, if the path is not UTF-8.
     #[serde(skip_serializing_if = "Option::is_none")]
     path_base64: Option<String>,
     #[serde(rename = "type")]

@@ -123,7 +123,7 @@ fn destination(args: &Push, content: &Content) -> Outcome<Reference> {
     }
 }
 
-/// Why a push failed.
+/// Failure of a push.
 enum PushError {
     Call(cri_api::Error),
     Other(Failure),

@@ -24,7 +24,7 @@ use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, CriServer, Listening};
 use crate::wiring::{cluster, kubelet_api, node, status_page, watchdog};
 
-/// How long active pulls may take at the end of the process. The next process continues with the fetched data.
+/// Time that active pulls may take at the end of the process. The next process continues with the fetched data.
 const LAST_PULLS: Duration = Duration::from_secs(3);
 
 pub(super) async fn run(app: &App, args: &Run) -> Outcome {

@@ -15,7 +15,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Report, Table};
 use crate::wiring::node;
 
-/// How long a source may take to report its pods.
+/// Time that a source may take to report its pods.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 struct DryRunReport(Vec<Arc<Pod>>);

@@ -39,7 +39,7 @@ async fn default_endpoint(app: &App) -> String {
 /// The name of a pod as the user wrote it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PodName {
-    /// As written, for messages.
+    /// Text as written, for messages.
     text: String,
     namespace: Option<String>,
     name: String,

@@ -28,7 +28,7 @@ pub(super) struct ImageLists<'a> {
 /// The last listing.
 struct Listing {
     at: Instant,
-    /// If this process had to open the store: the time of the store's last change.
+    /// Time of the store's last change, if this process had to open the store.
     changed: Option<SystemTime>,
 }
 

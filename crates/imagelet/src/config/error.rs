@@ -44,7 +44,7 @@ fn lines(errors: &[ConfigError]) -> String {
 }
 
 impl ConfigError {
-    /// A wrong flag is wrong usage; every other error concerns the configuration.
+    /// Returns the exit code: a wrong flag is wrong usage; every other error concerns the configuration.
     fn code(&self) -> Code {
         match self {
             Self::Value { origin: Origin::Flag(_), .. } => Code::Usage,

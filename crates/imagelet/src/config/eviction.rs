@@ -11,7 +11,7 @@ use super::flag::Group::Collection as Group;
 use super::flag::flag;
 use super::form::{As, DAY, Pairs, Span};
 
-/// When the disk is under pressure.
+/// Thresholds of disk pressure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Eviction {

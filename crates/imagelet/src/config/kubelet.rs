@@ -56,7 +56,7 @@ pub(super) struct Unused {
     pub(super) passed_over: Vec<String>,
     /// Fields whose zero stands for the default.
     pub(super) zero: Vec<String>,
-    /// Those that ask for another value than the constant of imagelet, with the rule that holds.
+    /// Fields with another value than the constant of imagelet, with the rule that applies.
     pub(super) constants: Vec<(String, &'static str)>,
 }
 

@@ -219,7 +219,7 @@ pub(crate) struct Config {
     /// Notes for the log, once it is open.
     #[serde(skip)]
     pub(crate) notes: Vec<String>,
-    /// How registries are reached, by the flags of a command.
+    /// Reach of registries, by the flags of a command.
     #[serde(skip)]
     pub(crate) reach: Reach,
     /// Number of images in the node's status, the largest first; -1: all. Only a kubelet's file sets it (`nodeStatusMaxImages`).

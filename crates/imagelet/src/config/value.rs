@@ -15,7 +15,7 @@ use super::flag::Empty;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wrong(pub(crate) String);
 
-/// How a setting is written.
+/// Spelling of a setting.
 pub(super) struct Shape<'a> {
     /// The type in the JSON schema, if there is one.
     pub(super) kind: Option<&'a str>,
@@ -32,9 +32,9 @@ pub(super) struct Shape<'a> {
 /// A value as it was written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Raw<'a> {
-    /// From a flag or a variable. Lists of paths are separated by colons, as in `PATH`.
+    /// Text of a flag or a variable. Lists of paths are separated by colons, as in `PATH`.
     Text(&'a str),
-    /// From the file in the directory `base`, which relative paths are resolved against.
+    /// Node of the file in the directory `base`, against which relative paths are resolved.
     Node { value: &'a Yaml, base: &'a Path },
 }
 

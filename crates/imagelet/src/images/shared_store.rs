@@ -73,7 +73,7 @@ impl StoreOwner {
     }
 }
 
-/// Why the store is unavailable.
+/// Reason for which the store is unavailable.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SharedStoreError {
     #[error(transparent)]
@@ -135,7 +135,7 @@ impl SharedStore {
         }
     }
 
-    /// If this process owns the store, serves other processes with `service` from now on.
+    /// Serves other processes with `service` from now on, if this process owns the store.
     pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
         if let StoreOwner::Own { server: Some(server), .. } = self.owner() {
             server.answer_with(service);
@@ -177,7 +177,7 @@ impl SharedStore {
         Ok(moved)
     }
 
-    /// If this process owns the store, ends its background work and no longer serves other processes.
+    /// Ends background work and the service of other processes, if this process owns the store.
     pub(crate) async fn close(&self) {
         if let StoreOwner::Own { server, engine } = self.owner() {
             if let Some(server) = &server {

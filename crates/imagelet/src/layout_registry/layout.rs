@@ -26,7 +26,7 @@ pub(crate) struct Layout {
     repository: Option<String>,
 }
 
-/// Why a layout cannot be read.
+/// Reason for which a layout cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LayoutError {
     #[error("{} is no OCI layout: {why}", directory.display())]

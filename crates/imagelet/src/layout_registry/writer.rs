@@ -37,7 +37,7 @@ pub(super) struct Writer {
     _lock: File,
 }
 
-/// Why a write failed.
+/// Failure of a write.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WriteError {
     #[error(transparent)]
@@ -308,7 +308,7 @@ impl Writer {
     }
 }
 
-/// Why a manifest is refused.
+/// Reason for which a manifest is refused.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum PutError {
     #[error(transparent)]

@@ -12,7 +12,7 @@ use kuberuntime::container_gc::{ContainerGcOptions, ContainerGcPolicy, LogDirect
 
 use crate::config::{Config, Durability, eviction, keep};
 
-/// How long the file system may take to show the space that a runtime's removal has freed.
+/// Time that the file system may take to show the space that a runtime's removal has freed.
 const SETTLE: Duration = Duration::from_secs(5);
 
 /// Returns the directory of the state. Images of the embedded store and of each endpoint have a directory of their own, since listing

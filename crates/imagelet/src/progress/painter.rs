@@ -15,7 +15,7 @@ use cri_api::PullEvent;
 
 use super::frame::{self, PullView};
 
-/// How often frames are painted.
+/// Interval at which frames are painted.
 const TICK: Duration = Duration::from_millis(120);
 
 /// Shows pulls on stderr while there are any.

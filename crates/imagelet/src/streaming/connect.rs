@@ -14,7 +14,7 @@ use tokio_util::task::TaskTracker;
 use super::session::Session;
 use crate::exit::{Code, Failure, Outcome};
 
-/// How long connecting may take.
+/// Timeout of connecting.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Longer than any refusal of a runtime.
 const MAX_REFUSAL: usize = 64 << 10;

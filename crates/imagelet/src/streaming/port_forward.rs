@@ -10,10 +10,10 @@ use super::session::{Out, Session, Stream, StreamError};
 /// The protocols of the session.
 pub(crate) const PROTOCOLS: [&str; 1] = ["portforward.k8s.io"];
 
-/// How long the runtime may take to report an error after both directions have ended.
+/// Time that the runtime may take to report an error after both directions have ended.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
-/// Why a connection ended early.
+/// Reason for which a connection ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum ForwardError {
     #[error(transparent)]

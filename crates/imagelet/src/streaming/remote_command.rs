@@ -24,7 +24,7 @@ pub(crate) struct Streams<I, O, E> {
     pub(crate) leave: &'static [u8],
 }
 
-/// How the session ended.
+/// End of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The command ended with this code.

@@ -59,7 +59,7 @@ pub(crate) struct Out {
     frames: mpsc::Sender<Bytes>,
 }
 
-/// Why a stream failed before its end.
+/// Failure of a stream before its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StreamError {
     #[error("the runtime refuses the stream (status {0})")]

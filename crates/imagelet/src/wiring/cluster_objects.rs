@@ -14,10 +14,10 @@ use kuberuntime::{Document, DocumentContent, DocumentKind, Documents, NodeCapaci
 use oci::Secret;
 use serde_json::Value;
 
-/// How long a sync waits for the first answer about an object, as in the kubelet.
+/// Time that a sync waits for the first answer about an object, as in the kubelet.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The service by which containers find the API server.
+/// Returns the service by which containers find the API server.
 pub(super) fn api_service() -> ObjectName {
     ObjectName { kind: ObjectKind::Service, namespace: "default".to_owned(), name: "kubernetes".to_owned() }
 }

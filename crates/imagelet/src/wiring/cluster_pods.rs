@@ -27,7 +27,7 @@ use super::cluster::Cluster;
 use super::cluster_objects::{api_service, capacity, credentials, documents, named};
 use crate::config::Config;
 
-/// How long a server may take for its first answer before the cached pods are started.
+/// Time that a server may take for its first answer before the cached pods are started.
 const FIRST_ANSWER: Duration = Duration::from_secs(15);
 /// Shortest time between two writes of the pods to disk.
 const GATHER: Duration = Duration::from_millis(500);

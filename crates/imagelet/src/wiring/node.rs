@@ -47,9 +47,9 @@ pub(crate) fn sources(config: &Config, manifests: &[PathBuf]) -> Vec<Source> {
 
 /// Number of logs that are rotated at the same time: the kubelet's default. A rotation is a rename and a call of the runtime.
 const LOG_WORKERS: usize = 1;
-/// How often the sizes of logs are checked: the kubelet's default.
+/// Interval at which the sizes of logs are checked: the kubelet's default.
 const LOG_PERIOD: Duration = Duration::from_secs(10);
-/// How often a pod is synced without an event: the kubelet's default. Events and probes cause a sync at once.
+/// Interval of syncs without an event: the kubelet's default. Events and probes cause a sync at once.
 const SYNC_PERIOD: Duration = Duration::from_secs(60);
 
 /// Returns how logs of containers are rotated.

@@ -27,7 +27,7 @@ fn steps(document: &Value, path: &str) -> Vec<usize> {
     steps
 }
 
-/// The entry to which a path leads first: its number, its value, and the rest of the path.
+/// Returns the entry of the first step of a path: its number, its value, and the rest of the path.
 fn step<'v, 'p>(value: &'v Value, path: &'p str) -> Option<(usize, &'v Value, &'p str)> {
     match value {
         Value::Array(list) => {

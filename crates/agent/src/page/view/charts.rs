@@ -101,7 +101,7 @@ fn grid() -> Markup {
     html! { @for y in ["0%", "50%", "100%"] { line.grid x1="0" x2="100%" y1=(y) y2=(y) {} } }
 }
 
-/// The next number of the series 1, 2, 4, 10 with which an axis ends; not less than 1.
+/// Returns the next number of the series 1, 2, 4, 10 with which an axis ends; at least 1.
 fn nice(value: f64) -> f64 {
     let power = 10_f64.powf(value.max(1.0).log10().floor());
     let step = [1.0, 2.0, 4.0, 10.0].into_iter().find(|step| step * power >= value);

@@ -7,7 +7,7 @@ use crate::api::gc::DiskUsage;
 use crate::page::inventory::{Inventory, Removals};
 use crate::page::report::Report;
 
-/// How many of the images to remove next are listed.
+/// Number of listed images that are removed next.
 const LISTED: usize = 8;
 
 pub(super) fn disk(report: &Report) -> Markup {

@@ -66,7 +66,7 @@ fn link(query: &ImageQuery) -> String {
     }
 }
 
-/// The head of a column, which orders the table by it.
+/// Renders the head of a column, which orders the table by it.
 fn heading(title: &str, order: Order, query: &ImageQuery) -> Markup {
     let is_in_force = query.order == order;
     let direction = if order == Order::Name { "ascending" } else { "descending" };

@@ -15,7 +15,7 @@ const ROWS: usize = 200;
 /// Images that a row of the table names.
 const NAMED: usize = 6;
 
-/// Where a column of the picture is, in percent of its width.
+/// Position of a column of the picture, in percent of its width.
 #[derive(Clone, Copy)]
 struct Column {
     x: f64,

@@ -9,7 +9,7 @@ use crate::page::report::{PodReport, Report};
 use crate::pods::columns::columns;
 use crate::pods::shape::Pod;
 
-/// How many events are listed.
+/// Number of listed events.
 const EVENTS: usize = 40;
 
 /// Pods of which every container is ready, and all that are not over.

@@ -7,9 +7,9 @@ use maud::{Markup, html};
 use super::words::{bytes, duration, image_name, plural, short, time};
 use crate::page::report::Report;
 
-/// How many layers of a pull are listed.
+/// Number of listed layers of a pull.
 const LAYERS: usize = 12;
-/// How many ended pulls are listed.
+/// Number of listed ended pulls.
 const ENDED: usize = 20;
 
 pub(super) fn running(report: &Report) -> Markup {
@@ -73,7 +73,7 @@ fn wanted_by(wanted_by: &[WantedBy]) -> String {
     }
 }
 
-/// The layers that are still to be fetched, and how many are present.
+/// Renders the layers that are still to be fetched, and the number of present ones.
 fn layers(layers: &[LayerInFlight]) -> Markup {
     let is_here = |layer: &&LayerInFlight| matches!(layer.state, LayerState::Present | LayerState::Done);
     let here = layers.iter().filter(is_here).count();
@@ -161,7 +161,7 @@ fn outcome(pull: &EndedPull) -> &'static str {
     }
 }
 
-/// The end of the last pull in one line, which screen readers read out.
+/// Renders the end of the last pull in one line, for screen readers.
 pub(super) fn announcement(report: &Report) -> Markup {
     html! {
         p #announcement.sr role="status" {

@@ -74,7 +74,7 @@ pub(in crate::page) fn ended(number: u64, id: u64, received_bytes: u64) -> Ended
     }
 }
 
-/// A node on which nothing has happened.
+/// Returns the report of a node without any activity.
 pub(in crate::page) fn empty() -> Report {
     Report {
         node_name: "edge-1".to_owned(),
@@ -93,7 +93,7 @@ pub(in crate::page) fn empty() -> Report {
     }
 }
 
-/// A lively node with `images` images of which `text` is in every name, message and reason.
+/// Returns the report of a busy node with `images` images, with `text` in every name, message and reason.
 pub(in crate::page) fn lively(images: usize, text: &str) -> Report {
     let repositories = [
         "library/postgres",

@@ -11,7 +11,7 @@ pub(super) fn bytes(count: u64) -> String {
     units::bytes(count)
 }
 
-/// A number with a narrow space between thousands.
+/// Formats a number with a narrow space between thousands.
 pub(super) fn count(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3 * 3);
@@ -29,7 +29,7 @@ pub(super) fn plural(number: usize, word: &str) -> String {
     format!("{} {word}{}", count(number), if number == 1 { "" } else { "s" })
 }
 
-/// How long ago something was; the time itself for machines and on pointing at it.
+/// Renders the time since an event, with the time itself for programs and as a tooltip.
 pub(super) fn time(time: Option<Timestamp>, now: Timestamp) -> Markup {
     html! {
         @match time {
@@ -42,17 +42,17 @@ pub(super) fn time(time: Option<Timestamp>, now: Timestamp) -> Markup {
     }
 }
 
-/// A duration in milliseconds.
+/// Formats a duration in milliseconds.
 pub(super) fn duration(milliseconds: u64) -> String {
     units::seconds(std::time::Duration::from_millis(milliseconds))
 }
 
-/// A duration of whole seconds, where it has any.
+/// Formats a duration in whole seconds, if it has any.
 pub(super) fn whole_duration(milliseconds: u64) -> String {
     duration(milliseconds).replace(".00s", "s")
 }
 
-/// The name of an image: its distinctive part stands out, the registry and the path do not.
+/// Renders the name of an image, with its distinctive part emphasised.
 pub(super) fn image_name(name: &str) -> Markup {
     let at = name.rfind('/').map_or(0, |slash| slash + 1);
     let (path, rest) = name.split_at(at);
@@ -69,13 +69,13 @@ pub(super) fn image_name(name: &str) -> Markup {
     }
 }
 
-/// The first twelve digits of a digest.
+/// Returns the first twelve digits of a digest.
 pub(super) fn short(digest: &str) -> &str {
     let hex = digest.split_once(':').map_or(digest, |(_, hex)| hex);
     hex.get(..12).unwrap_or(hex)
 }
 
-/// A part of a whole in percent with two decimals, for positions in a picture.
+/// Returns a part of a whole in percent with two decimals, for positions in a picture.
 pub(super) fn percent(part: f64, whole: f64) -> String {
     let share = if whole > 0.0 { (part / whole * 100.0).clamp(0.0, 100.0) } else { 0.0 };
     format!("{share:.2}%")

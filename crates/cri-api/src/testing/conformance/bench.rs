@@ -10,7 +10,7 @@ use super::{Deviation, Harness, Identity};
 use crate::testing::fixtures::{self, FixtureImage};
 use crate::{Error, FilesystemUsage, Image, ImageFilter, ImageService, ImageSpec, Kind, PullImageRequest};
 
-/// Why a case did not pass.
+/// Reason for which a case did not pass.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// The rule is broken.
@@ -84,7 +84,7 @@ impl<'h> Bench<'h> {
         format!("{}:{tag}", self.repository(repository))
     }
 
-    /// Every `domain/repository:tag` of a fixture.
+    /// Returns every `domain/repository:tag` of a fixture.
     pub(super) fn names(&self, fixture: &FixtureImage) -> Vec<String> {
         fixture.names.iter().map(|(repository, tag)| format!("{}:{tag}", self.repository(repository))).collect()
     }
@@ -133,7 +133,7 @@ impl<'h> Bench<'h> {
         Ok(status.map_err(|e| failed(&format!("status of {name}"), &e))?.image)
     }
 
-    /// The status of an image that has to be there.
+    /// Returns the status of an image that must be present.
     pub(super) async fn present(&self, name: &str) -> Checked<Image> {
         let image = self.status(name).await?;
         image.ok_or_else(|| Stop::Failed(format!("status of {name}: the image is absent")))
@@ -162,7 +162,7 @@ impl<'h> Bench<'h> {
         self.service.remove_image(&ImageSpec::new(name)).await.map_err(|e| failed(&format!("remove {name}"), &e))
     }
 
-    /// The file system that callers read: the first one.
+    /// Returns the file system that callers read: the first one.
     pub(super) async fn filesystem(&self) -> Checked<FilesystemUsage> {
         let info = self.service.image_fs_info().await.map_err(|e| failed("fs info", &e))?;
         info.image_filesystems.into_iter().next().ok_or_else(|| Stop::Failed("fs info names no file system".into()))
@@ -183,7 +183,7 @@ impl<'h> Bench<'h> {
     }
 }
 
-/// An error where there should be none.
+/// Returns the failure for an unexpected error.
 pub(super) fn failed(operation: &str, error: &Error) -> Stop {
     Stop::Failed(format!("{operation}: {}: {error}", error.kind()))
 }

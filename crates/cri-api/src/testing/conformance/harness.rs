@@ -18,13 +18,13 @@ pub trait Harness: Send + Sync {
     /// Name of the implementation, for the report.
     fn name(&self) -> &str;
 
-    /// The implementation.
+    /// Returns the implementation.
     fn service(&self) -> Arc<dyn ImageService>;
 
     /// Domain below which all fixtures are published: `127.0.0.1:5000`.
     fn domain(&self) -> String;
 
-    /// Another domain that serves the same fixtures, where there is one.
+    /// Returns another domain that serves the same fixtures, if there is one.
     fn other_domain(&self) -> Option<String> {
         None
     }
@@ -34,7 +34,7 @@ pub trait Harness: Send + Sync {
         false
     }
 
-    /// The digests of a fixture as it was published; `None` if it was not.
+    /// Returns the digests of a fixture as published, or `None` if it was not.
     fn identity(&self, fixture: &FixtureImage) -> Option<Identity>;
 
     /// Moves a tag of the registry below [`Harness::domain`] to this fixture. Returns false if the registry

@@ -140,7 +140,7 @@ macro_rules! image_service_conformance_tests {
     };
 }
 
-/// How a case ended.
+/// Result of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The rule holds.

@@ -67,7 +67,7 @@ async fn settled(bench: &Bench<'_>) -> Checked<u64> {
     Ok(now)
 }
 
-/// At once, or for a peer that samples: before the case's time is up.
+/// Waits until `holds` is true of the usage: at once, or for a peer that samples, within the time of the case.
 async fn eventually(bench: &Bench<'_>, what: &str, holds: impl Fn(u64) -> bool) -> Outcome {
     loop {
         let now = used(bench).await?;

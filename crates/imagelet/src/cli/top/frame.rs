@@ -26,7 +26,7 @@ pub(super) struct Picture {
     pub(super) has_pressure: bool,
     /// `None` where the agent runs no pods.
     pub(super) pods: Option<Vec<PodFigures>>,
-    /// Why the figures are outdated.
+    /// Reason for which the figures are outdated.
     pub(super) problem: Option<String>,
 }
 

@@ -12,7 +12,7 @@ use crate::config::flag::flag;
 use crate::config::form::{Age, As};
 use crate::config::keep::Rules;
 
-/// When images are collected, and which stay. Numbers and ages are as they were written; [`crate::config::check`] validates them.
+/// Settings of image collection. Numbers and ages are as written; [`crate::config::check`] validates them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub(crate) struct Gc {

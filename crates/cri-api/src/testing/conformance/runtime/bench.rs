@@ -55,7 +55,7 @@ impl<'h> RuntimeBench<'h> {
         self.harness.deviations().contains(&deviation)
     }
 
-    /// The config of a sandbox of this case.
+    /// Returns the config of a sandbox of this case.
     pub(super) fn sandbox_config(&self, name: &str) -> PodSandboxConfig {
         let pod = format!("{}-{name}", self.case.replace('_', "-"));
         let mut config = PodSandboxConfig {
@@ -146,14 +146,14 @@ impl<'h> RuntimeBench<'h> {
         }
     }
 
-    /// The sandboxes of this case.
+    /// Returns the sandboxes of this case.
     pub(super) async fn sandboxes(&self) -> Checked<Vec<PodSandbox>> {
         let mut all = self.service.list_pod_sandboxes(None).await.map_err(|e| failed("list sandboxes", &e))?;
         all.retain(|sandbox| sandbox.labels.get("case").is_some_and(|case| case == self.case));
         Ok(all)
     }
 
-    /// The containers of this case.
+    /// Returns the containers of this case.
     pub(super) async fn containers(&self) -> Checked<Vec<Container>> {
         let mut all = self.service.list_containers(None).await.map_err(|e| failed("list containers", &e))?;
         all.retain(|container| container.labels.get("case").is_some_and(|case| case == self.case));
@@ -170,7 +170,7 @@ impl<'h> RuntimeBench<'h> {
         refused_with(what, result, kinds)
     }
 
-    /// The same, with code `Unknown` from a peer with this deviation.
+    /// Checks that a call was refused, with code `Unknown` from a peer with this deviation.
     pub(super) fn refused_but_for<T: std::fmt::Debug>(
         &self,
         deviation: RuntimeDeviation,

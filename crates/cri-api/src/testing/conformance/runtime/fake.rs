@@ -13,7 +13,7 @@ pub struct FakePods {
 }
 
 impl FakePods {
-    /// A fake that has the image of the suite.
+    /// Creates a fake that has the image of the suite.
     #[must_use]
     pub fn fake() -> FakeRuntimeService {
         let images = FakeImageService::new();

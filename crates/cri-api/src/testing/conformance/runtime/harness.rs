@@ -10,7 +10,7 @@ pub trait RuntimeHarness: Send + Sync {
     /// Name of the implementation, for the report.
     fn name(&self) -> &str;
 
-    /// The runtime.
+    /// Returns the runtime.
     fn service(&self) -> Arc<dyn RuntimeService>;
 
     /// Returns an image that is present and has busybox, or the program that [`RuntimeHarness::program`] needs.
@@ -19,10 +19,10 @@ pub trait RuntimeHarness: Send + Sync {
     /// Brings a sandbox's config into a form that this runtime can run: cgroup, namespaces, log directory.
     fn fit(&self, config: &mut PodSandboxConfig);
 
-    /// The command line of a program, for a container of this name that is about to be made.
+    /// Returns the command line of a program, for a new container of this name.
     fn program(&self, container_name: &str, program: Program) -> Vec<String>;
 
-    /// The command line of a command in a container that runs [`Program::Sleeps`].
+    /// Returns the command line of a command in a container that runs [`Program::Sleeps`].
     fn command(&self, command: Command) -> Vec<String>;
 
     /// Content of a log file; `None`: this runtime writes none.
