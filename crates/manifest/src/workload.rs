@@ -76,7 +76,7 @@ pub(crate) struct Workload {
 pub(crate) struct WorkloadNote {
     /// The field of the object that it is about.
     pub(crate) field: FieldPath,
-    /// One-line message with the field's name.
+    /// Message in one line, with the field's name.
     pub(crate) message: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct WorkloadNote {
 pub(crate) struct WorkloadError {
     /// The field of the object that is wrong, or that lacks something.
     pub(crate) field: FieldPath,
-    /// One-line message, with the field's name if the field has one.
+    /// Message in one line, with the field's name if the field has one.
     pub(crate) message: String,
 }
 

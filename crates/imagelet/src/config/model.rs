@@ -145,7 +145,7 @@ pub(crate) struct Config {
     /// `None`: nowhere, unless systemd passes a socket.
     #[serde(with = "As::<Maybe<Checked<Endpoint>>>")]
     #[schemars(
-        description = "CRI endpoint on which `serve`, and `run` beside its pods, serve images, for example \
+        description = "CRI endpoint on which `serve`, and `run` next to its pods, serve images, for example \
                        unix:///run/imagelet/imagelet.sock [default: the socket that systemd passes]",
         extend("imagelet" = flag(Node, "listen").value("ENDPOINT").allowed(ENDPOINT).empty(Shown))
     )]

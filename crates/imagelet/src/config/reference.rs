@@ -93,7 +93,7 @@ pub(crate) fn page() -> String {
         let _ = writeln!(page, "| `{}` | {flag} | {default} | {reload} | {} |", setting.field, cell(help));
     }
     page.push_str(
-        "\nWith `--log-format json` each line is an object with `timestamp`, `level` and `message`; values are fields beside them, under the same \
+        "\nWith `--log-format json` each line is an object with `timestamp`, `level` and `message`; values are additional fields, under the same \
          names\neverywhere: `image`, `pod`, `container`, `reason`, `error`, `duration`, `path`, `endpoint`.\n",
     );
     page.push_str("\nThe variable of a flag is its name in capitals after `IMAGELET_`: `--registry-qps` is `IMAGELET_REGISTRY_QPS`.\n");

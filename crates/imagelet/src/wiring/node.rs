@@ -82,8 +82,8 @@ pub(crate) fn admin_address(config: &Config) -> AdminAddress {
 }
 
 /// Returns how manifests are read by the configuration, for a long-running node or for a command in the foreground.
-pub(crate) fn reading(config: &Config, stays: bool) -> Reading {
-    let mut reading = Reading::new(config.pods.node_name(), stays);
+pub(crate) fn reading(config: &Config, keeps_running: bool) -> Reading {
+    let mut reading = Reading::new(config.pods.node_name(), keeps_running);
     reading.options.seccomp_default = config.pods.seccomp_default;
     reading
 }
@@ -95,12 +95,12 @@ pub(crate) async fn open(
     sources: Vec<Source>,
     server: Option<ServerSide>,
 ) -> Outcome<Node> {
-    let stays = reading.stays();
+    let keeps_running = reading.keeps_running();
     let clock = Arc::clone(&reading.options.wall_clock);
     let pods = WantedPods::new(reading, sources, app.config.credentials.secrets_directory.clone()).await?;
     let pods = pods.with_server(server);
     let endpoint = parse_endpoint(app.config.container_runtime_endpoint.as_deref().unwrap_or_default())?;
-    let waits = stays.then(|| admin_address(&app.config));
+    let waits = keeps_running.then(|| admin_address(&app.config));
     let runtime = until_available(app, waits.as_ref(), async || runtime(app, &endpoint).await).await?;
     let images = until_available(app, waits.as_ref(), async || app.images().await).await?;
     let mut parts =
@@ -112,7 +112,7 @@ pub(crate) async fn open(
     parts.pods = Some(pods.known_pods(&evictor));
     let collection = Arc::new(Collection::open(parts).await?);
     app.collects(Arc::clone(&collection));
-    let mode = if stays { Mode::Agent } else { Mode::OneShot };
+    let mode = if keeps_running { Mode::Agent } else { Mode::OneShot };
     let managed = app.managed(pods.events(), mode).await?;
     managed.recover(&app.config, &*images.service()).await?;
     let config = app.config.clone();

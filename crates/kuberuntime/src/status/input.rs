@@ -58,6 +58,6 @@ impl PodEnd {
 impl StatusInput<'_> {
     /// Returns true if any normal container was started in this sandbox, so that all init containers had been done.
     pub(super) fn has_begun(&self) -> bool {
-        self.pod.spec.containers.iter().any(|container| self.observed.latest_here(&container.name).is_some())
+        self.pod.spec.containers.iter().any(|container| self.observed.latest_in_sandbox(&container.name).is_some())
     }
 }
