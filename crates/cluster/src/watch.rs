@@ -1,6 +1,6 @@
 //! [`follow`]: keeps all objects that a selector names up to date. The protocol (lists, watches, bookmarks, versions that are too
 //! old) is that of kube's watcher; this file chooses a streaming list or a plain one, and waits after failures with jitter. The
-//! bounds of its requests are in [`requests`]. Independent of the kind of object.
+//! bounds of its requests are in `watch::requests`. Independent of the kind of object.
 
 mod object;
 mod pace;

@@ -1,4 +1,4 @@
-//! Builds the options of collection from the configuration. Decides nothing. Called by [`App`](crate::app::App) and by [`super::node`].
+//! Builds the options of collection from the configuration. Decides nothing. Called by [`App`](crate::app::App) and by [`wiring::node`](crate::wiring::node).
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
