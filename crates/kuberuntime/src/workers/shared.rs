@@ -199,7 +199,7 @@ impl AgentState {
         let Some(seen) = seen else { return Err(FIRST_ANSWER.to_owned()) };
         let table = self.table();
         match table.blocking_pod(slot, &seen) {
-            Some(uid) => Err(format!("wait until pod {uid} of the same name is removed")),
+            Some(uid) => Err(format!("wait until pod {uid} of the same name is gone")),
             None => {
                 slot.begun.store(true, Ordering::Release);
                 Ok(())
