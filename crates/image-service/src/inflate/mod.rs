@@ -1,8 +1,8 @@
 //! Decompression of a layer's blob into its tar stream, from the chunks as they arrive straight into the reader's buffers.
-//! Knows no network, no disk, no async and no digest, and starts no thread. Called by [`crate::unpack`] and by imports, on a thread
+//! Knows no network, no disk, no async and no digest, and starts no thread. Called by `crate::unpack` and by imports, on a thread
 //! that may block.
 //!
-//! The first bytes of a blob say how it is compressed ([`detect`]), never its media type. Gzip may have many members, zstd many
+//! The first bytes of a blob say how it is compressed (`detect`), never its media type. Gzip may have many members, zstd many
 //! frames; nothing else may follow. Anything wrong with the stream is an error, and memory grows neither with what the stream
 //! declares nor with what it holds.
 
