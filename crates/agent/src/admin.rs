@@ -2,20 +2,20 @@
 //! over TCP. It calls the managers and decides nothing. Long-running commands start it; other commands use it through [`client`](crate::api::client).
 //!
 //! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `image_events`, `archive_routes`,
-//! `pod_routes`, `collecting`, `routes`. `access` decides which clients may change state. The store has a separate socket: see
-//! [`engine`].
+//! `store_routes`, `path_routes`, `ensure_routes`, `pod_routes`, `collecting`, `routes`. `access` decides which clients may change state. The routes of
+//! images and of the store are also served on the socket of a store: see [`store_server`].
 
 mod access;
 mod archive_routes;
 pub mod backoff;
 mod collecting;
-pub mod engine;
-mod engine_wire;
+mod ensure_routes;
 mod exposition;
 mod image_events;
 mod image_routes;
 pub mod images;
 mod openapi;
+mod path_routes;
 mod pod_routes;
 mod process;
 mod pull_routes;
@@ -24,6 +24,8 @@ pub mod pulls;
 pub mod remote_store;
 mod routes;
 mod state;
+mod store_routes;
+pub mod store_server;
 mod stream;
 mod stream_quota;
 mod table;
@@ -35,8 +37,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base::lock::Mutex;
 use cluster::kubelet_api::{Clients, Port};
 use cri_api::ImageService;
+use cri_api::engine::ImageEngine;
 use cri_grpc::server::{self, BindError, Listener};
 use cri_grpc::{Endpoint, EndpointError};
 use hyper_util::service::TowerToHyperService;
@@ -108,6 +112,17 @@ impl Admin {
         Self::of(|_| {}, Readiness::Waiting(why.to_owned()))
     }
 
+    /// The parts behind the socket of a store.
+    fn of_store(service: Arc<dyn ImageService>, engine: Arc<dyn ImageEngine>) -> Self {
+        Self {
+            images: Mutex::new(Some(Arc::clone(&service))),
+            engine: Some(engine),
+            logs_changes: false,
+            streams: StreamQuota::unlimited(),
+            ..Self::of(|_| {}, Readiness::Service(service))
+        }
+    }
+
     fn of(register: impl FnOnce(&mut Registry), readiness: Readiness) -> Self {
         let mut registry = Registry::default();
         register(&mut registry);
@@ -122,11 +137,12 @@ impl Admin {
             collection: None,
             pods: None,
             pulls: None,
-            images: None,
+            images: Mutex::default(),
             configuration: None,
             secrets_directory: None,
             engine: None,
             beside_a_kubelet: false,
+            logs_changes: true,
             streams: StreamQuota::default(),
             stop,
         }
@@ -156,7 +172,7 @@ impl Admin {
             let listener = socket.try_clone().and_then(tokio::net::UnixListener::from_std);
             let listener = listener.map_err(|error| ListenError::new(path.display(), error))?;
             let callers = Callers { owner: rustix::process::geteuid().as_raw(), group };
-            let routes = routes::all(Arc::clone(&state)).into_make_service_with_connect_info::<Caller>();
+            let routes = routes::of_agent(Arc::clone(&state)).into_make_service_with_connect_info::<Caller>();
             let serve = axum::serve(AdminListener::new(listener, callers), routes);
             tasks.spawn(answer(
                 serve.with_graceful_shutdown(stop.clone().cancelled_owned()).into_future(),

@@ -372,7 +372,7 @@ async fn other_spellings_of_routes_are_not_found() {
     };
     assert_eq!(asked("/v1/backoff/reset?all=true").await, "200");
     let mut tried = 0;
-    for route in routes::table() {
+    for (_, route) in routes::table() {
         let path = route.path.replace("{namespace}", "shop").replace("{name}", "web");
         let last = path.rsplit('/').next().unwrap_or_default().to_owned();
         for spelling in [

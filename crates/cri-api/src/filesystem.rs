@@ -1,9 +1,10 @@
 //! [`FilesystemUsage`]: the space that images and containers use. Plain types, used by both services.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Use of one file system.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FilesystemUsage {
     /// Time of the measurement, in nanoseconds since the epoch; above 0.
@@ -18,8 +19,8 @@ pub struct FilesystemUsage {
     pub inodes_used: Option<u64>,
 }
 
-/// Answer of [`ImageService::image_fs_info`](crate::ImageService::image_fs_info). Callers read the first entry.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// File systems of images and containers. Callers read the first entry of each list.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FsInfo {
     /// File systems that hold images.

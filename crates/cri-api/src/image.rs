@@ -47,10 +47,10 @@ pub struct ImageFilter {
     pub image: Option<ImageSpec>,
 }
 
-/// Answer of [`ImageService::image_status`](crate::ImageService::image_status).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Status of an image.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ImageStatus {
-    /// The image; `None` when it is absent, which is no error.
+    /// The image; null if it is not present, which is no error.
     pub image: Option<Image>,
     /// With `verbose`: key `info` holds JSON with `chainID` and `imageSpec` (the image config). Otherwise empty.
     pub info: BTreeMap<String, String>,

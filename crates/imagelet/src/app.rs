@@ -201,7 +201,7 @@ impl App {
         images.answer_with(Arc::clone(&service));
         admin.engine = images.own_engine();
         admin.pulls = Some(self.board.clone());
-        admin.images = Some(service);
+        *admin.images.lock() = Some(service);
         admin.configuration = Some(self.configuration());
         admin.secrets_directory.clone_from(&self.config.credentials.secrets_directory);
         Ok(())

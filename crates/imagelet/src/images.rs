@@ -97,6 +97,7 @@ impl Images {
                 Err(Failure::new(Code::Interrupted, SharedStoreError::Stopped.to_string()))
             }
             Err(SharedStoreError::Open(error)) => Err(open_failure(&error)),
+            Err(SharedStoreError::OtherVersion(error)) => Err(Failure::failed(error.message())),
         }
     }
 

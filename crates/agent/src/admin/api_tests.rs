@@ -1,8 +1,10 @@
 //! Every documented route, asked over a real socket, with its answer held against the document: a store with a registry behind it.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use axum::body::Body;
+use base::lock::Mutex;
 use cri_api::engine::ImageEngine;
 use cri_api::{Container, ContainerState, ImageService, Kind};
 use image_manager::{ImageManager, LogRecorder, Options, PullBoard, WantedBy, WatchedPulls};
@@ -15,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::images::ImageList;
 use super::schema_check::Document;
+use super::store_server::StoreServer;
 use super::{Admin, AdminAddress, pod_routes};
 use crate::api::client::{self, Method};
 use crate::collection::{Collection, CollectionParts};
@@ -26,6 +29,7 @@ struct Rig {
     registry: TestRegistry,
     document: Document,
     running: super::AdminServer,
+    store: StoreServer,
     directory: tempfile::TempDir,
 }
 
@@ -59,7 +63,7 @@ impl Rig {
             collection: Some(collection),
             manager: Some(manager),
             pulls: Some(board),
-            images: Some(Arc::new(watched)),
+            images: Mutex::new(Some(Arc::new(watched))),
             configuration: Some(Arc::new(|| json!({"kind": "ImageletConfiguration", "root": "/r"}))),
             engine: Some(Arc::new(engine.clone()) as Arc<dyn ImageEngine>),
             ..Admin::new(|_| {}, service)
@@ -67,7 +71,9 @@ impl Rig {
         let socket = root.join("admin.sock");
         let address = AdminAddress::at(socket.clone());
         let running = admin.start(&address, &CancellationToken::new()).await.expect("it starts");
-        Self { socket, engine, registry, document: Document::new(), running, directory }
+        let store = Arc::new(engine.clone());
+        let store = StoreServer::start(&root, Arc::clone(&store) as _, store).expect("it starts");
+        Self { socket, engine, registry, document: Document::new(), running, store, directory }
     }
 
     fn name(&self, image: &str) -> String {
@@ -76,11 +82,90 @@ impl Rig {
 
     /// Asks, and holds the answer against the document. The path of the document is the one before the query.
     async fn ask(&mut self, verb: &str, target: &str, body: impl Into<Body>) -> Value {
+        self.ask_on(&self.socket.clone(), verb, target, body).await
+    }
+
+    async fn ask_on(&mut self, socket: &Path, verb: &str, target: &str, body: impl Into<Body>) -> Value {
         let method: Method = verb.to_uppercase().parse().expect("a method");
-        let asked = client::send::<Value>(&self.socket, method, target, body).await;
+        let asked = client::send::<Value>(socket, method, target, body).await;
         let answer = asked.unwrap_or_else(|error| panic!("{verb} {target}: {error}"));
         self.document.check(verb, target.split('?').next().unwrap_or_default(), &answer);
         answer
+    }
+
+    /// Reads the events of a request to their end, and holds them against the document.
+    async fn follow(&mut self, socket: &Path, target: &str, body: Value) -> Vec<(String, Value)> {
+        let mut stream = client::events(socket, Method::POST, target, body.to_string()).await.expect("a stream");
+        let mut events = Vec::new();
+        while let Some((name, data)) = stream.next().await.expect("an event") {
+            let data: Value = serde_json::from_str(&data).expect("JSON");
+            self.document.check_event("post", target, &name, &data);
+            events.push((name, data));
+        }
+        events
+    }
+
+    /// Asks every route of the store for an image that is present, and for one that is removed.
+    async fn ask_for_the_store(&mut self, image: &str, removed: &str) {
+        let query = url::form_urlencoded::Serializer::new(String::new()).append_pair("image", image).finish();
+        for target in ["status", "inspect", "documents", "usage"] {
+            let answer = self.ask("get", &format!("/v1/images/{target}?{query}"), Body::empty()).await;
+            assert!(answer.is_object(), "{target}: {answer}");
+        }
+        let absent = self.ask("get", "/v1/images/usage?image=registry.test/absent:1", Body::empty()).await;
+        assert_eq!(absent, Value::Null);
+        for target in ["/v1/images/layers", "/v1/images/filesystems", "/v1/unfinished-pulls"] {
+            self.ask("get", target, Body::empty()).await;
+        }
+        for (target, body) in [
+            ("/v1/images/tag", json!({"image": image, "names": ["registry.test/more:1"]})),
+            ("/v1/images/untag", json!({"image": image, "names": ["registry.test/more:1"]})),
+            ("/v1/images/pin", json!({"image": image, "pinned": true})),
+            ("/v1/images/pin", json!({"image": image, "pinned": false})),
+            ("/v1/images/remove-batch", json!({"images": [removed, ""]})),
+            ("/v1/unfinished-pulls/remove?all=true", Value::Null),
+        ] {
+            self.ask("post", target, body.to_string()).await;
+        }
+        let events = self.follow(&self.socket.clone(), "/v1/check", Value::Null).await;
+        assert_eq!(events.last().map(|(name, _)| name.as_str()), Some("checked"), "{events:?}");
+    }
+
+    /// Asks every route that only the socket of the store has.
+    async fn ask_on_the_store_socket(&mut self, image: &str) {
+        let socket = self.directory.path().join("store/store.sock");
+        let archive = self.directory.path().join("archive.tar");
+        let owner = self.ask_on(&socket, "get", "/v1/owner", Body::empty()).await;
+        assert_eq!(owner["pid"], json!(std::process::id()));
+        let mounts = self.ask_on(&socket, "get", "/v1/mounts", Body::empty()).await;
+        assert_eq!(mounts, json!({"mounts": []}));
+        let options = json!({"format": "ociArchive", "compress": "asPulled", "platforms": "own"});
+        let body = json!({"path": archive, "images": [image], "options": options}).to_string();
+        self.ask_on(&socket, "post", "/v1/files/export", body).await;
+        let body = json!({"path": archive, "platforms": "own"});
+        let imported = self.ask_on(&socket, "post", "/v1/files/import", body.to_string()).await;
+        let events = self.follow(&socket, "/v1/files/import", body).await;
+        assert_eq!(events.last(), Some(&("imported".to_owned(), imported)));
+        let missing =
+            self.follow(&socket, "/v1/files/import", json!({"path": "/nonexistent", "platforms": "own"})).await;
+        assert_eq!((missing.len(), missing[0].0.as_str(), &missing[0].1["code"]), (1, "error", &json!("NotFound")));
+
+        let body = json!({"image": image}).to_string();
+        let mut lease = client::events(&socket, Method::POST, "/v1/leases", body).await.expect("a stream");
+        let (name, data) = lease.next().await.expect("an event").expect("a lease");
+        let data = serde_json::from_str(&data).expect("JSON");
+        self.document.check_event("post", "/v1/leases", &name, &data);
+
+        // What these do depends on the user of the test.
+        for (target, body) in [
+            ("/v1/mounts", json!({"image": {"image": "absent"}, "target": self.directory.path()})),
+            ("/v1/podman-store", json!({"remove": true})),
+        ] {
+            let answer = client::send::<Value>(&socket, Method::POST, target, body.to_string()).await;
+            let kind = answer.err().map(|error| error.kind());
+            assert!(!matches!(kind, Some(Kind::InvalidArgument | Kind::Unimplemented)), "{target}: {kind:?}");
+            self.document.note("post", target);
+        }
     }
 }
 
@@ -102,18 +187,10 @@ async fn every_documented_route_answers_as_documented() {
     assert_eq!(next(&mut rig, &mut followed).await, Vec::<String>::new());
 
     // A pull whose progress is watched.
-    let body = json!({"image": one}).to_string();
-    let mut events = client::events(&rig.socket, Method::POST, "/v1/images/pull", body).await.expect("a stream");
-    let mut names = Vec::new();
-    let mut pulled = Value::Null;
-    while let Some((name, data)) = events.next().await.expect("an event") {
-        let data: Value = serde_json::from_str(&data).expect("JSON");
-        rig.document.check_event("post", "/v1/images/pull", &name, &data);
-        names.push(name);
-        pulled = data;
-    }
-    assert_eq!(names.last().map(String::as_str), Some("pulled"), "{names:?}");
-    assert!(names.len() > 4 && names.iter().filter(|name| *name != "progress").count() == 1, "{names:?}");
+    let mut events = rig.follow(&rig.socket.clone(), "/v1/images/pull", json!({"image": one})).await;
+    let (name, pulled) = events.pop().expect("a last event");
+    assert_eq!(name, "pulled", "{events:?}");
+    assert!(events.len() > 3 && events.iter().all(|(name, _)| name == "progress"), "{events:?}");
     assert_eq!((&pulled["image"], &pulled["pulled"]), (&json!(one), &json!(true)));
 
     assert_eq!(next(&mut rig, &mut followed).await, [one.as_str()]);
@@ -180,6 +257,9 @@ async fn every_documented_route_answers_as_documented() {
     let broken = client::send::<Value>(&rig.socket, Method::POST, "/v1/images/import", "no archive").await;
     broken.expect_err("it is no archive");
 
+    rig.ask_for_the_store(&one, &two).await;
+    rig.ask_on_the_store_socket(&one).await;
+
     // Everything else.
     let id = query(pulled["imageRef"].as_str().expect("an id"));
     for target in [
@@ -218,6 +298,7 @@ async fn every_documented_route_answers_as_documented() {
     let mut left = rig.document.left();
     left.retain(|route| !elsewhere.contains(route));
     assert_eq!(left, Vec::<String>::new(), "documented and not asked");
+    rig.store.stop().await;
     rig.engine.shutdown().await;
     drop(rig.directory);
 }

@@ -4,22 +4,21 @@
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::PathBuf;
 use std::pin::Pin;
-use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::RawQuery;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::IntoResponse as _;
 use axum::routing::post;
-use cri_api::engine::{ExportOptions, Format, ImageEngine, ImportOptions, ImportReport};
+use cri_api::engine::{ExportOptions, Format, ImportOptions, ImportReport};
 use cri_api::{Error, Kind};
 use futures::StreamExt as _;
 use oci::Reference;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::unix::pipe;
 
-use super::state::{Admin, Answer, NoEngine, Refusal, SharedState, bad_request, json};
-use super::table::{Content, Parameter, Route};
+use super::state::{Answer, Refusal, SharedState, bad_request, json};
+use super::table::{Content, Parameter, Route, schema};
 
 /// How much of an archive is read at a time.
 const CHUNK: usize = 128 << 10;
@@ -29,7 +28,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route::change(
         "/images/import",
         "Imports the images of an archive: the body is an OCI archive or a docker archive, also compressed",
-        Content::Json(|g| g.subschema_for::<ImportReport>()),
+        Content::Json(schema::<ImportReport>),
         || post(import),
     )
     .with(&[
@@ -49,12 +48,6 @@ pub(super) const ROUTES: &[Route] = &[
     ]),
 ];
 
-fn engine(state: &Admin, what: &str) -> Result<Arc<dyn ImageEngine>, Refusal> {
-    let endpoint = || state.collection.as_ref().map(|collection| collection.images().to_owned()).unwrap_or_default();
-    let none = || NoEngine { what: what.to_owned(), endpoint: endpoint() };
-    state.engine.clone().ok_or_else(|| Refusal::new(Kind::Unimplemented, none().to_string()))
-}
-
 /// The path of an end of a pipe of this process, which other processes of its user find as well.
 fn path_of(end: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), end.as_raw_fd()))
@@ -65,7 +58,7 @@ fn broken(error: std::io::Error) -> Refusal {
 }
 
 async fn import(state: SharedState, RawQuery(query): RawQuery, body: Body) -> Answer {
-    let engine = engine(&state, "import")?;
+    let engine = state.engine("import")?;
     let mut options = ImportOptions::default();
     for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match &*key {
@@ -78,7 +71,9 @@ async fn import(state: SharedState, RawQuery(query): RawQuery, body: Body) -> An
             _ => return Err(bad_request(format!("unknown parameter {key:?}; known: name, image"))),
         }
     }
-    tracing::info!("images are imported on request");
+    if state.logs_changes {
+        tracing::info!("images are imported on request");
+    }
     let (mut sender, receiver) = pipe::pipe().map_err(broken)?;
     let end = receiver.into_blocking_fd().map_err(broken)?;
     let path = path_of(&end);
@@ -99,7 +94,6 @@ async fn import(state: SharedState, RawQuery(query): RawQuery, body: Body) -> An
         biased;
         report = engine.import_images(&path, options) => report?,
         broken = feed => broken?,
-        () = state.stop.cancelled() => return Err(Refusal::new(Kind::Unavailable, "the agent ends")),
     };
     drop(end);
     json(&report)
@@ -147,7 +141,7 @@ impl Export {
 }
 
 async fn export(state: SharedState, RawQuery(query): RawQuery) -> Answer {
-    let engine = engine(&state, "export")?;
+    let engine = state.engine("export")?;
     let (mut images, mut format) = (Vec::new(), Format::OciArchive);
     for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
         match (&*key, &*value) {

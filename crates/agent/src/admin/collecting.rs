@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use axum::extract::RawQuery;
 use axum::routing::{get, post};
-use cri_api::engine::{CheckReport, CheckRequest, CheckSink, ConvertReport, ConvertRequest, ImageEngine, LayerShape};
 use cri_api::{Error, Kind};
 use image_manager::gc::NodeStatus;
 use image_manager::{MakeRoom as _, Room};
 use serde::Serialize;
 
-use super::state::{Admin, Answer, NoEngine, Refusal, SharedState, bad_request, json};
-use super::table::{Content, Parameter, Route};
+use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
+use super::table::{Content, Parameter, Route, schema};
 use crate::api::gc::{self, CollectRequest, Pins};
 use crate::api::wire::Done;
 use crate::collection::{Collection, CollectionError, Collects as _};
@@ -29,86 +28,66 @@ const PATTERNS: &[Parameter] = &[Parameter::query("pattern", "a pattern of image
 
 /// The routes.
 pub(super) const ROUTES: &[Route] = &[
-    Route::get("/gc", "The target of image garbage collection", Content::Json(|g| g.subschema_for::<gc::CollectedTarget>()), || {
+    Route::get("/gc", "The target of image garbage collection", Content::Json(schema::<gc::CollectedTarget>), || {
         get(target)
     }),
     Route::get(
         "/gc/plan",
         "The plan of a collection, with the reason for each image; at most one of untilFree, olderThanSeconds and allUnused",
-        Content::Json(|g| g.subschema_for::<gc::CollectPlan>()),
+        Content::Json(schema::<gc::CollectPlan>),
         || get(plan),
     )
     .with(GOALS),
     Route::change(
         "/gc/collect",
         "Collects images, with the parameters of the plan",
-        Content::Json(|g| g.subschema_for::<gc::CollectReport>()),
+        Content::Json(schema::<gc::CollectReport>),
         || post(collect),
     )
     .with(GOALS),
     Route::get(
         "/gc/containers",
         "Leftovers of containers, with those that would be removed",
-        Content::Json(|g| g.subschema_for::<gc::CollectedContainers>()),
+        Content::Json(schema::<gc::CollectedContainers>),
         || get(containers),
     ),
     Route::change(
         "/gc/containers",
         "Removes leftovers of containers",
-        Content::Json(|g| g.subschema_for::<gc::CollectedContainers>()),
+        Content::Json(schema::<gc::CollectedContainers>),
         || post(collect_containers),
     ),
     Route::change(
         "/gc/protect",
         "Has an image removed after all others for one hour",
-        Content::Json(|g| g.subschema_for::<Done>()),
+        Content::Json(schema::<Done>),
         || post(protect),
     )
     .with(&[Parameter::query("image", "the image id").required()]),
     Route::change(
         "/gc/room",
         "Frees space for a pull",
-        Content::Json(|g| g.subschema_for::<Room>()),
+        Content::Json(schema::<Room>),
         || post(room),
     )
     .with(&[Parameter::query("needed", "bytes that must be available").integer()]),
     Route::get(
         "/status",
         "The status of the node's images and their file systems",
-        Content::Json(|g| g.subschema_for::<NodeStatus>()),
+        Content::Json(schema::<NodeStatus>),
         || get(status),
     ),
     Route::get(
         "/names",
         "The names of all images by id",
-        Content::Json(|g| g.subschema_for::<BTreeMap<String, Vec<String>>>()),
+        Content::Json(schema::<BTreeMap<String, Vec<String>>>),
         || get(names),
     ),
-    Route::change(
-        "/check",
-        "Checks the store",
-        Content::Json(|g| g.subschema_for::<CheckReport>()),
-        || post(check),
-    )
-    .with(&[
-        Parameter::query("repair", "`true` or `false`: repairs what can be repaired"),
-        Parameter::query("deep", "`true` or `false`: also compares every file with its layer"),
-    ]),
-    Route::change(
-        "/convert",
-        "Converts the layers of images; of all images without `image`",
-        Content::Json(|g| g.subschema_for::<ConvertReport>()),
-        || post(convert),
-    )
-    .with(&[
-        Parameter::query("to", "`erofs` or `dir`").required(),
-        Parameter::query("image", "a name or an id").repeated(),
-    ]),
-    Route::get("/pins", "The pins, with the images that each protects", Content::Json(|g| g.subschema_for::<Pins>()), || {
+    Route::get("/pins", "The pins, with the images that each protects", Content::Json(schema::<Pins>), || {
         get(pins)
     }),
-    Route::change("/pins", "Adds pins", Content::Json(|g| g.subschema_for::<Pins>()), || post(pin)).with(PATTERNS),
-    Route::change("/pins/remove", "Removes pins", Content::Json(|g| g.subschema_for::<Pins>()), || post(unpin))
+    Route::change("/pins", "Adds pins", Content::Json(schema::<Pins>), || post(pin)).with(PATTERNS),
+    Route::change("/pins/remove", "Removes pins", Content::Json(schema::<Pins>), || post(unpin))
         .with(PATTERNS),
 ];
 
@@ -170,41 +149,6 @@ async fn names(state: SharedState) -> Answer {
     answer(collection(&state)?.names().await)
 }
 
-async fn check(state: SharedState, RawQuery(query): RawQuery) -> Answer {
-    let collection = collection(&state)?;
-    let mut request = CheckRequest::default();
-    for (key, value) in url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-        let field = match &*key {
-            "repair" => &mut request.repair,
-            "deep" => &mut request.deep,
-            _ => return Err(bad_request(format!("unknown parameter {key:?}; known: repair, deep"))),
-        };
-        *field = value.parse().map_err(|_| bad_request(format!("{key}: must be true or false")))?;
-    }
-    let report = engine(&state, collection, "check")?.check_images(&request, &CheckSink::default()).await;
-    answer_call("check the store", report)
-}
-
-async fn convert(state: SharedState, RawQuery(query): RawQuery) -> Answer {
-    let collection = collection(&state)?;
-    let request = conversion(&query.unwrap_or_default()).map_err(bad_request)?;
-    let report = engine(&state, collection, "convert")?.convert_images(&request).await;
-    answer_call("convert layers", report)
-}
-
-/// The conversion that a query asks for: `to` once, and any number of `image`.
-fn conversion(query: &str) -> Result<ConvertRequest, String> {
-    let (mut to, mut images) = (None, Vec::new());
-    for (key, value) in url::form_urlencoded::parse(query.as_bytes()) {
-        match &*key {
-            "to" => to = Some(LayerShape::from_name(&value).ok_or("to: must be erofs or dir")?),
-            "image" => images.push(value.into_owned()),
-            _ => return Err(format!("unknown parameter {key:?}; known: to, image")),
-        }
-    }
-    Ok(ConvertRequest { to: to.ok_or("to is needed: erofs or dir")?, images })
-}
-
 async fn pins(state: SharedState) -> Answer {
     answer(collection(&state)?.pins().await.map(|pins| Pins { pins }))
 }
@@ -231,24 +175,10 @@ fn collection(state: &Admin) -> Result<&Arc<Collection>, Refusal> {
     state.collection.as_ref().ok_or_else(none)
 }
 
-fn engine<'a>(state: &'a Admin, collection: &Collection, what: &str) -> Result<&'a Arc<dyn ImageEngine>, Refusal> {
-    let none = || NoEngine { what: what.to_owned(), endpoint: collection.images().to_owned() };
-    state.engine.as_ref().ok_or_else(|| refusal(Kind::Unimplemented, &none()))
-}
-
 fn answer(answer: Result<impl Serialize, CollectionError>) -> Answer {
     json(&answer.map_err(|error| refusal(error.kind(), &error))?)
 }
 
-/// The answer to a call of the store, which `what` names.
-fn answer_call(what: &str, answer: Result<impl Serialize, Error>) -> Answer {
-    json(&answer.map_err(|error| refusal_line(error.kind(), format!("{what}: {}", error.message())))?)
-}
-
 fn refusal(kind: Kind, error: &(dyn std::error::Error + 'static)) -> Refusal {
-    refusal_line(kind, Error::from_source(kind, error).message().to_owned())
-}
-
-fn refusal_line(kind: Kind, line: String) -> Refusal {
-    Refusal::new(kind, line)
+    Error::from_source(kind, error).into()
 }

@@ -15,19 +15,17 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::access::Caller;
-use super::image_routes::service;
 use super::images::ImageList;
 use super::pull_routes::{KEEP_ALIVE, event, event_stream, keep_alive};
 use super::pulls::StreamEnd;
 use super::state::{Answer, Readiness, SharedState};
 use super::stream_quota::StreamPlace;
-use super::table::{Content, Route, SchemaOf};
+use super::table::{Content, Route, SchemaOf, schema};
 
 /// Time between two lists.
 const INTERVAL: Duration = Duration::from_millis(500);
 
-const EVENTS: &[(&str, SchemaOf)] =
-    &[("images", |g| g.subschema_for::<ImageList>()), ("end", |g| g.subschema_for::<StreamEnd>())];
+const EVENTS: &[(&str, SchemaOf)] = &[("images", schema::<ImageList>), ("end", schema::<StreamEnd>)];
 
 /// The routes.
 pub(super) const ROUTES: &[Route] = &[Route::get(
@@ -38,15 +36,15 @@ pub(super) const ROUTES: &[Route] = &[Route::get(
 )];
 
 async fn events(state: SharedState, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
-    let for_others = service(&state)?;
+    let for_others = state.service()?;
     // Its own lists are not among the calls that the agent counts.
     let service = match &state.readiness {
-        Readiness::Service(service) => service,
+        Readiness::Service(service) => Arc::clone(service),
         Readiness::Waiting(_) => for_others,
     };
     let service: Arc<dyn ImageService> = match &state.collection {
-        Some(collection) => Arc::new(collection.served(Arc::clone(service), false)),
-        None => Arc::clone(service),
+        Some(collection) => Arc::new(collection.served(service, false)),
+        None => service,
     };
     let (_place, stop) = (state.streams.place(caller.user, caller.may_change)?, state.stop.clone());
     let changes = state.pulls.as_ref().map(image_manager::PullBoard::changes);

@@ -4,11 +4,11 @@
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use serde_json::{Map, Value, json};
 
-use super::table::{Access, Content, Parameter, Route, SchemaOf, Verb};
+use super::table::{Access, Content, Parameter, Route, SchemaOf, Sockets, Verb};
 use crate::api::wire::{API_VERSION, ApiError};
 
 /// The document.
-pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
+pub(super) fn document<'a>(routes: impl Iterator<Item = (Sockets, &'a Route)>) -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .with(|settings| {
             settings.definitions_path = "/components/schemas".into();
@@ -18,12 +18,12 @@ pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
         .into_generator();
     let error = generator.subschema_for::<ApiError>();
     let mut paths = Map::new();
-    for route in routes {
+    for (sockets, route) in routes {
         let verb = match route.verb {
             Verb::Get => "get",
             Verb::Post => "post",
         };
-        let operation = operation(route, verb, &mut generator);
+        let operation = operation(sockets, route, verb, &mut generator);
         let path = paths.entry(format!("/v1{}", route.path)).or_insert_with(|| json!({}));
         path[verb] = operation;
     }
@@ -48,7 +48,7 @@ pub(super) fn document<'a>(routes: impl Iterator<Item = &'a Route>) -> Value {
         "info": {
             "title": "imagelet",
             "version": API_VERSION,
-            "summary": "API of an imagelet agent on its admin socket",
+            "summary": "API of an imagelet agent on its admin socket, and of the owner of a store on the socket `store.sock` of its root",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "http://imagelet", "description": "Unix socket of the agent"}],
@@ -82,12 +82,14 @@ fn configuration() -> Value {
     }})
 }
 
-fn operation(route: &Route, verb: &str, generator: &mut SchemaGenerator) -> Value {
+fn operation(sockets: Sockets, route: &Route, verb: &str, generator: &mut SchemaGenerator) -> Value {
     let words: Vec<&str> = route.path.split(['/', '.', '{', '}']).filter(|word| !word.is_empty()).collect();
     let may = match route.access {
+        _ if sockets == Sockets::Store => "Only on the socket of a store, for the user of its owner and root.",
         Access::Everyone => "Allowed for every client of the socket.",
         Access::Privileged => "Allowed for root, the owner of the root directory, and members of adminGroup.",
     };
+    let may = if sockets == Sockets::Both { format!("{may} Also on the socket of a store.") } else { may.to_owned() };
     let mut operation = json!({
         "operationId": format!("{verb}-{}", words.join("-")),
         "summary": route.summary,

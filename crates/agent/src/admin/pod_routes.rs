@@ -12,7 +12,7 @@ use cri_api::Kind;
 
 use super::access::Caller;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
-use super::table::{Content, Parameter, Route};
+use super::table::{Content, Parameter, Route, schema};
 use crate::node::board::{EventList, NodeInfo, PodBoard, PodDetail, PodList, without_secrets};
 
 /// How long a client may wait for an event in one request.
@@ -30,27 +30,27 @@ pub(super) const ROUTES: &[Route] = &[
         "/pods",
         "The pods as a Kubernetes PodList, with refused manifests in `refused`. For callers that may not change state, without fields \
          that may hold secrets: environments, arguments, annotations, probes",
-        Content::Json(|g| g.subschema_for::<PodList>()),
+        Content::Json(schema::<PodList>),
         || get(list),
     ),
     Route::private(
         "/pods/{namespace}/{name}",
         "A pod, with the actions of its last sync and their reasons",
-        Content::Json(|g| g.subschema_for::<PodDetail>()),
+        Content::Json(schema::<PodDetail>),
         || get(one),
     )
     .with(&[Parameter::path("namespace", "the namespace"), Parameter::path("name", "the name of the pod")]),
     Route::private(
         "/events",
         "Events as a Kubernetes EventList; `metadata.resourceVersion` is the number for the next request",
-        Content::Json(|g| g.subschema_for::<EventList>()),
+        Content::Json(schema::<EventList>),
         || get(events),
     )
     .with(&[
         Parameter::query("since", "events after that number").integer(),
         Parameter::query("wait", "seconds to wait for an event, at most 60").integer(),
     ]),
-    Route::get("/node", "The node and its agent", Content::Json(|g| g.subschema_for::<NodeInfo>()), || get(node)),
+    Route::get("/node", "The node and its agent", Content::Json(schema::<NodeInfo>), || get(node)),
 ];
 
 fn board(state: &Admin) -> Result<&PodBoard, Refusal> {

@@ -22,7 +22,7 @@ use super::access::Caller;
 use super::pulls::{Pulls, StreamEnd};
 use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
 use super::stream_quota::StreamPlace;
-use super::table::{Content, Parameter, Route, SchemaOf};
+use super::table::{Content, Parameter, Route, SchemaOf, schema};
 
 /// How often a reader receives a changing state, if it does not ask for an interval.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -31,15 +31,14 @@ const INTERVALS: std::ops::RangeInclusive<u64> = 100..=60_000;
 /// A reader receives a keep-alive at least this often.
 pub(super) const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-const EVENTS: &[(&str, SchemaOf)] =
-    &[("pulls", |g| g.subschema_for::<Pulls>()), ("end", |g| g.subschema_for::<StreamEnd>())];
+const EVENTS: &[(&str, SchemaOf)] = &[("pulls", schema::<Pulls>), ("end", schema::<StreamEnd>)];
 
 /// The routes.
 pub(super) const ROUTES: &[Route] = &[
     Route::get(
         "/pulls",
         "Running and queued pulls, and the last hundred finished ones",
-        Content::Json(|g| g.subschema_for::<Pulls>()),
+        Content::Json(schema::<Pulls>),
         || get(pulls),
     ),
     Route::get(

@@ -1,5 +1,5 @@
-//! The routers that all routes make up, and the routes of health, metrics, back-off and the API itself. No rule of its own. Called by
-//! axum; made by [`crate::admin`].
+//! The routers of both sockets, and the routes of health, metrics, back-off and the API itself. No rule of its own. Called by axum; made
+//! by [`crate::admin`] and [`super::store_server`].
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,18 +7,21 @@ use std::time::Duration;
 use axum::extract::{ConnectInfo, RawQuery, Request};
 use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
-use axum::middleware::{Next, from_fn};
+use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use axum::{Router, extract};
+use axum::{Extension, Router, extract};
 use cri_api::Kind;
 
 use super::access::{Caller, require_change};
 use super::backoff::{self, BackoffList, NOBODY_DECIDES, ResetCount};
 use super::exposition::Form;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
-use super::table::{Access, Content, Parameter, Route};
-use super::{archive_routes, collecting, image_events, image_routes, openapi, pod_routes, pull_routes};
+use super::table::{Access, Content, Parameter, Route, Sockets, schema};
+use super::{
+    archive_routes, collecting, ensure_routes, image_events, image_routes, openapi, path_routes, pod_routes,
+    pull_routes, store_routes,
+};
 use crate::api::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
 use crate::node::board::PodBoard;
 
@@ -31,22 +34,18 @@ const ROUTES: &[Route] = &[
     Route::get(
         "/version",
         "The versions of the agent and of its API, and what the caller may do",
-        Content::Json(|g| g.subschema_for::<AgentVersion>()),
+        Content::Json(schema::<AgentVersion>),
         || get(version),
     ),
-    Route::get("/openapi.json", "This document", Content::Json(|g| g.subschema_for::<serde_json::Value>()), || {
-        get(document)
-    }),
-    Route::get(
-        "/backoff",
-        "Images in back-off after failed pulls",
-        Content::Json(|g| g.subschema_for::<BackoffList>()),
-        || get(list),
-    ),
+    Route::get("/openapi.json", "This document", Content::Json(schema::<serde_json::Value>), || get(document)),
+];
+
+const BACKOFF_ROUTES: &[Route] = &[
+    Route::get("/backoff", "Images in back-off after failed pulls", Content::Json(schema::<BackoffList>), || get(list)),
     Route::change(
         "/backoff/reset",
         "Resets back-off; exactly one parameter",
-        Content::Json(|g| g.subschema_for::<ResetCount>()),
+        Content::Json(schema::<ResetCount>),
         || post(reset),
     )
     .with(&[
@@ -58,36 +57,57 @@ const ROUTES: &[Route] = &[
     ]),
 ];
 
-/// Every route of the API.
-pub(super) fn table() -> impl Iterator<Item = &'static Route> {
-    [
-        ROUTES,
-        pull_routes::ROUTES,
-        image_routes::ROUTES,
-        image_events::ROUTES,
-        archive_routes::ROUTES,
-        pod_routes::ROUTES,
-        collecting::ROUTES,
-    ]
-    .into_iter()
-    .flatten()
+/// Every route of the API, with the sockets that answer it.
+pub(super) fn table() -> impl Iterator<Item = (Sockets, &'static Route)> {
+    let files = [
+        (Sockets::Both, ROUTES),
+        (Sockets::Both, image_routes::ROUTES),
+        (Sockets::Both, image_events::ROUTES),
+        (Sockets::Both, archive_routes::ROUTES),
+        (Sockets::Both, store_routes::ROUTES),
+        (Sockets::Store, path_routes::ROUTES),
+        (Sockets::Admin, BACKOFF_ROUTES),
+        (Sockets::Admin, ensure_routes::ROUTES),
+        (Sockets::Admin, pull_routes::ROUTES),
+        (Sockets::Admin, pod_routes::ROUTES),
+        (Sockets::Admin, collecting::ROUTES),
+    ];
+    files.into_iter().flat_map(|(sockets, routes)| routes.iter().map(move |route| (sockets, route)))
 }
 
 /// The routes of the admin socket. Each one answers only the clients that its declaration permits.
-pub(super) fn all(state: Arc<Admin>) -> Router {
+pub(super) fn of_agent(state: Arc<Admin>) -> Router {
+    let api = api(&state, Sockets::Store).route("/configz", get(configuration));
+    checked(api.with_state(Arc::clone(&state)).merge(public(state)))
+}
+
+/// The routes of the socket of a store, for clients of this user, who may use all of them.
+pub(super) fn of_store(state: Arc<Admin>) -> Router {
+    let caller = Caller { user: Some(rustix::process::geteuid().as_raw()), may_change: true };
+    let api = api(&state, Sockets::Admin);
+    checked(api.with_state(state)).layer(Extension(ConnectInfo(caller)))
+}
+
+/// The routes but those of the other socket alone.
+fn api(state: &Arc<Admin>, other: Sockets) -> Router<Arc<Admin>> {
     let mut api = Router::new();
-    for route in table() {
-        let handler = (route.handler)();
-        let handler = match route.access {
-            Access::Everyone => handler,
-            Access::Privileged => handler.route_layer(from_fn(require_change)),
-        };
+    for (sockets, route) in table().filter(|(sockets, _)| *sockets != other) {
+        let mut handler = (route.handler)();
+        if route.access == Access::Privileged {
+            handler = handler.route_layer(from_fn(require_change));
+        }
+        if sockets != Sockets::Admin {
+            handler = handler.route_layer(from_fn_with_state(Arc::clone(state), until_end));
+        }
         api = api.route(&format!("/v1{}", route.path), handler);
     }
-    let api = api.route("/configz", get(configuration));
-    let all = api.with_state(Arc::clone(&state)).merge(public(state));
-    let all = all.fallback(unknown).method_not_allowed_fallback(other_method);
-    all.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(well_formed)).layer(from_fn(versioned))
+    api
+}
+
+/// Adds the rules that apply to every request.
+fn checked(routes: Router) -> Router {
+    let routes = routes.fallback(unknown).method_not_allowed_fallback(other_method);
+    routes.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(well_formed)).layer(from_fn(versioned))
 }
 
 /// The routes for every client that reaches the address of metrics.
@@ -99,6 +119,15 @@ fn public(state: Arc<Admin>) -> Router {
     let alive = || async { "ok\n" };
     let routes = Router::new().route("/healthz", get(alive)).route("/livez", get(alive));
     routes.route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(state)
+}
+
+/// Cancels a request when the process is about to end. An error that follows from the end is no answer: the client has to ask the next
+/// owner of the store.
+async fn until_end(extract::State(state): SharedState, request: Request, next: Next) -> Response {
+    match state.stop.run_until_cancelled(next.run(request)).await {
+        Some(response) if response.status().is_success() || !state.stop.is_cancelled() => response,
+        _ => Refusal::ends().into_response(),
+    }
 }
 
 /// Refuses a path that has other spellings, before a route is found for it.
@@ -140,7 +169,12 @@ async fn unknown(uri: Uri) -> Refusal {
         let line = format!("this agent speaks version {API_VERSION} of the API, and {path} is of version {version}");
         return Refusal::new(Kind::Unimplemented, line);
     }
-    Refusal::new(Kind::NotFound, format!("there is no {path}: GET /v1/openapi.json says what there is"))
+    let line = format!("there is no {path}: GET /v1/openapi.json says what there is");
+    if is_version {
+        // A client distinguishes a missing route from a missing image.
+        return Refusal::new(Kind::Unimplemented, line).with_status(StatusCode::NOT_FOUND);
+    }
+    Refusal::new(Kind::NotFound, line)
 }
 
 async fn other_method(uri: Uri) -> Refusal {

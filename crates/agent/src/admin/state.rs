@@ -4,15 +4,18 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract;
 use axum::http::StatusCode;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
+use base::lock::Mutex;
 use cri_api::engine::ImageEngine;
-use cri_api::{ImageService, Kind};
+use cri_api::{Error, ImageService, Kind};
 use image_manager::{ImageManager, PullBoard};
 use prometheus_client::registry::Registry;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
 use super::stream_quota::{StreamQuota, TooManyStreams};
@@ -36,7 +39,7 @@ pub struct Admin {
     /// The pulls of this process.
     pub pulls: Option<PullBoard>,
     /// The image service for requests, if this process pulls and removes for other processes.
-    pub images: Option<Arc<dyn ImageService>>,
+    pub images: Mutex<Option<Arc<dyn ImageService>>>,
     /// The configuration in force, without secrets.
     pub configuration: Option<Configuration>,
     /// Secrets of pods that requests bring along.
@@ -45,6 +48,8 @@ pub struct Admin {
     pub engine: Option<Arc<dyn ImageEngine>>,
     /// A kubelet on this node has metrics of its own: those that have its names get ours.
     pub beside_a_kubelet: bool,
+    /// Logs the changes that clients request. Commands that use the store's socket report their work themselves.
+    pub(super) logs_changes: bool,
     /// Streams of events that are open.
     pub(super) streams: StreamQuota,
     /// Cancelled when the process is about to end.
@@ -72,6 +77,28 @@ pub struct NoEngine {
     pub endpoint: String,
 }
 
+impl Admin {
+    /// The image service for requests.
+    pub(super) fn service(&self) -> Result<Arc<dyn ImageService>, Refusal> {
+        let none = || Refusal::new(Kind::NotFound, "this process does nothing with images for others");
+        self.images.lock().clone().ok_or_else(none)
+    }
+
+    /// The store, for a call of this name.
+    pub(super) fn engine(&self, what: &str) -> Result<Arc<dyn ImageEngine>, Refusal> {
+        let endpoint = || self.collection.as_ref().map(|collection| collection.images().to_owned()).unwrap_or_default();
+        let none = || NoEngine { what: what.to_owned(), endpoint: endpoint() };
+        self.engine.clone().ok_or_else(|| Refusal::new(Kind::Unimplemented, none().to_string()))
+    }
+
+    /// Logs a change that a client requests.
+    pub(super) fn log_change(&self, change: &str, image: &str) {
+        if self.logs_changes {
+            tracing::info!(image, "{change}");
+        }
+    }
+}
+
 /// The state as axum hands it to a route.
 pub(super) type SharedState = extract::State<Arc<Admin>>;
 
@@ -81,25 +108,23 @@ pub(super) type Answer = Result<Response, Refusal>;
 /// A refusal of a route.
 #[derive(Debug)]
 pub(super) struct Refusal {
-    pub(super) kind: Kind,
-    /// Where it is not the usual one of the kind.
-    pub(super) status: Option<StatusCode>,
-    pub(super) message: String,
-    pub(super) reason: Option<String>,
+    status: StatusCode,
+    pub(super) error: ApiError,
 }
 
 impl Refusal {
     pub(super) fn new(kind: Kind, message: impl Into<String>) -> Self {
-        Self { kind, status: None, message: message.into(), reason: None }
+        Error::new(kind, message).into()
+    }
+
+    /// The refusal of a process that is about to end.
+    pub(super) fn ends() -> Self {
+        Self::new(Kind::Unavailable, "the process ends")
     }
 
     /// The same with another status.
     pub(super) fn with_status(self, status: StatusCode) -> Self {
-        Self { status: Some(status), ..self }
-    }
-
-    pub(super) fn into_error(self) -> ApiError {
-        ApiError { code: self.kind.as_str().to_owned(), message: self.message, reason: self.reason }
+        Self { status, ..self }
     }
 }
 
@@ -118,10 +143,9 @@ fn status_of(kind: Kind) -> StatusCode {
     }
 }
 
-impl From<cri_api::Error> for Refusal {
-    fn from(error: cri_api::Error) -> Self {
-        let reason = error.reason().map(|reason| reason.as_str().to_owned());
-        Self { reason, ..Self::new(error.kind(), error.message()) }
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self { status: status_of(error.kind()), error: ApiError::from(&error) }
     }
 }
 
@@ -133,15 +157,19 @@ impl From<TooManyStreams> for Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let status = self.status.unwrap_or_else(|| status_of(self.kind));
-        let text = serde_json::to_string(&self.into_error()).unwrap_or_default();
-        (status, [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response()
+        let text = serde_json::to_string(&self.error).unwrap_or_default();
+        (self.status, [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "no-store")], text + "\n").into_response()
     }
 }
 
 /// The refusal of a request that cannot be read.
 pub(super) fn bad_request(line: impl Into<String>) -> Refusal {
     Refusal::new(Kind::InvalidArgument, line)
+}
+
+/// The value of a request's body.
+pub(super) fn read_body<T: DeserializeOwned>(body: &Bytes) -> Result<T, Refusal> {
+    serde_json::from_slice(body).map_err(|error| bad_request(format!("the body cannot be read: {error}")))
 }
 
 /// The value as JSON.

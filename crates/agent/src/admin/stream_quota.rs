@@ -14,8 +14,10 @@ const OTHERS: usize = 32;
 const PER_USER: usize = 8;
 
 /// The open streams.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct StreamQuota {
+    /// Streams that callers who may change things may have.
+    privileged: usize,
     /// Guards the numbers of open streams.
     open: Arc<Mutex<Open>>,
 }
@@ -42,7 +44,18 @@ pub(super) struct StreamPlace {
     is_privileged: bool,
 }
 
+impl Default for StreamQuota {
+    fn default() -> Self {
+        Self { privileged: PRIVILEGED, open: Arc::default() }
+    }
+}
+
 impl StreamQuota {
+    /// No limit for callers who may change things.
+    pub(super) fn unlimited() -> Self {
+        Self { privileged: usize::MAX, open: Arc::default() }
+    }
+
     /// A place for a stream of this user.
     ///
     /// # Errors
@@ -50,8 +63,8 @@ impl StreamQuota {
     pub(super) fn place(&self, user: Option<u32>, is_privileged: bool) -> Result<StreamPlace, TooManyStreams> {
         let mut open = self.open.lock();
         if is_privileged {
-            if open.privileged >= PRIVILEGED {
-                return Err(TooManyStreams { limit: PRIVILEGED, owner: "privileged users" });
+            if open.privileged >= self.privileged {
+                return Err(TooManyStreams { limit: self.privileged, owner: "privileged users" });
             }
             open.privileged += 1;
         } else {

@@ -4,12 +4,17 @@
 use std::sync::Arc;
 
 use axum::routing::MethodRouter;
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 
 use super::state::Admin;
 
 /// The schema of a type, which is entered into the document's components.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
+
+/// The schema of `T`.
+pub(super) fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
 
 /// A route below `/v1`.
 #[derive(Clone, Copy)]
@@ -38,6 +43,17 @@ pub(super) enum Access {
     Everyone,
     /// Those who may change things.
     Privileged,
+}
+
+/// The sockets that answer the routes of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sockets {
+    /// The admin socket of an agent.
+    Admin,
+    /// The store's socket, to which only its owner's user can connect: for routes that use paths of the client or hand over files.
+    Store,
+    /// Both.
+    Both,
 }
 
 /// The content of a body.

@@ -55,14 +55,9 @@ pub enum AskError {
         /// Error of the HTTP connection, or an answer of more than 64 MiB.
         source: Box<dyn Error + Send + Sync>,
     },
-    /// The agent refuses, with this line.
-    #[error("{line}")]
-    Refused {
-        /// Kind that the answer names; `Unknown` where the answer is no error of the API.
-        kind: Kind,
-        /// The refusal, for people.
-        line: String,
-    },
+    /// The agent refuses, with this error. Its kind is `Unknown` where the answer is no error of the API.
+    #[error("{0}")]
+    Refused(cri_api::Error),
     /// The agent does not know the API, or lacks a part of it.
     #[error(
         "the agent on {} is older than this command, which needs version {API_VERSION} of its API: restart it with this version",
@@ -85,7 +80,7 @@ impl AskError {
         match self {
             Self::Connect { source, .. } if source.kind() == ErrorKind::PermissionDenied => Kind::PermissionDenied,
             Self::NotListening(_) | Self::Connect { .. } | Self::Late(_) | Self::Broken { .. } => Kind::Unavailable,
-            Self::Refused { kind, .. } => *kind,
+            Self::Refused(error) => error.kind(),
             Self::OlderAgent(_) => Kind::Unimplemented,
             Self::NotUnderstood { .. } => Kind::Internal,
         }
@@ -109,7 +104,7 @@ pub async fn ask(socket: &Path, method: Method, target: &str) -> Result<String, 
     let text = answer.text.trim_end();
     let because = if text.is_empty() { String::new() } else { format!(": {text}") };
     let line = format!("{} refuses {target}: {}{because}", socket.display(), answer.status);
-    Err(AskError::Refused { kind: Kind::Unknown, line })
+    Err(AskError::Refused(cri_api::Error::new(Kind::Unknown, line)))
 }
 
 /// Asks the API, whose paths begin with `/v1`, and reads the answer as JSON.
@@ -168,18 +163,18 @@ impl WholeAnswer {
 
     /// The answer as an error.
     fn refusal(&self, socket: &Path, target: &str) -> AskError {
-        if target.starts_with("/v1/") && !self.has_version {
-            return AskError::OlderAgent(socket.to_owned());
-        }
-        match serde_json::from_str::<ApiError>(&self.text) {
-            Ok(ApiError { code, message, .. }) => {
-                AskError::Refused { kind: Kind::of_name(&code).unwrap_or(Kind::Unknown), line: message }
-            }
+        let error = match serde_json::from_str::<ApiError>(&self.text) {
+            Ok(error) => error.into(),
             Err(_) => {
                 let line = format!("{} refuses {target}: {}", socket.display(), self.status);
-                AskError::Refused { kind: Kind::Unknown, line }
+                cri_api::Error::new(Kind::Unknown, line)
             }
+        };
+        let lacks_route = self.status == StatusCode::NOT_FOUND && error.kind() == Kind::Unimplemented;
+        if target.starts_with("/v1/") && (lacks_route || !self.has_version) {
+            return AskError::OlderAgent(socket.to_owned());
         }
+        AskError::Refused(error)
     }
 }
 
@@ -197,7 +192,7 @@ impl Events {
     pub async fn next(&mut self) -> Result<Option<(String, String)>, AskError> {
         let (mut name, mut data) = (String::new(), String::new());
         loop {
-            let Some(line) = self.lines.next_or_end().await? else { return Ok(None) };
+            let Some(line) = self.lines.next().await? else { return Ok(None) };
             match line.trim_end_matches('\r').split_once(": ") {
                 Some(("event", word)) => name = word.to_owned(),
                 Some(("data", text)) => data.push_str(text),
@@ -205,6 +200,27 @@ impl Events {
                 _ => {}
             }
         }
+    }
+
+    /// The data of the last event, which has this name. Calls `report` with the data of each `progress` before it.
+    ///
+    /// # Errors
+    /// The agent reports an error, or its answer ends before the last event.
+    pub(crate) async fn last<P: DeserializeOwned, T: DeserializeOwned>(
+        &mut self,
+        wanted: &str,
+        report: impl Fn(P),
+    ) -> Result<T, AskError> {
+        let socket = self.lines.socket.clone();
+        while let Some((name, data)) = self.next().await? {
+            match name.as_str() {
+                "progress" => report(understood(&socket, &data)?),
+                "error" => return Err(AskError::Refused(understood::<ApiError>(&socket, &data)?.into())),
+                name if name == wanted => return understood(&socket, &data),
+                _ => {}
+            }
+        }
+        Err(AskError::broken(&socket, "the answer ended too early"))
     }
 
     /// The data of the next event of this name.
@@ -224,7 +240,7 @@ pub async fn events(socket: &Path, method: Method, target: &str, body: impl Into
 }
 
 /// The lines of an answer, until this is dropped or the answer is read to its end.
-pub(crate) struct Lines {
+struct Lines {
     socket: PathBuf,
     body: axum::body::BodyDataStream,
     /// Bytes that were read beyond the last line.
@@ -233,14 +249,8 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// The next line, without its end.
-    pub(crate) async fn next(&mut self) -> Result<String, AskError> {
-        let line = self.next_or_end().await?;
-        line.ok_or_else(|| AskError::broken(&self.socket, "the answer ended too early"))
-    }
-
-    /// The next line; `None` at the end of the answer.
-    async fn next_or_end(&mut self) -> Result<Option<String>, AskError> {
+    /// The next line, without its end; `None` at the end of the answer.
+    async fn next(&mut self) -> Result<Option<String>, AskError> {
         loop {
             if let Some(end) = self.read.iter().position(|byte| *byte == b'\n') {
                 let line = self.read.drain(..=end).collect::<Vec<_>>();
@@ -259,12 +269,7 @@ impl Lines {
 }
 
 /// Asks for something that is answered in lines. A refusal has the agent's own words.
-pub(crate) async fn lines(
-    socket: &Path,
-    method: Method,
-    target: &str,
-    body: impl Into<Body>,
-) -> Result<Lines, AskError> {
+async fn lines(socket: &Path, method: Method, target: &str, body: impl Into<Body>) -> Result<Lines, AskError> {
     let (mut sender, connection) = connect(socket).await?;
     let connection = tokio_util::task::AbortOnDropHandle::new(TaskTracker::new().spawn(async move {
         // The answer reports its fault.

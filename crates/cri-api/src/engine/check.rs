@@ -153,7 +153,7 @@ impl fmt::Display for ProblemKind {
 }
 
 /// Progress of a check.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CheckProgress {
     /// Number of layers that were read.

@@ -11,7 +11,7 @@ use crate::engine::{
     PodmanStoreRequest, UnfinishedPulls,
 };
 
-/// A store of images that is ours: in this process, or in an agent that holds its root.
+/// A store of images that is ours: in this process, or in the process that owns its root.
 ///
 /// The images are those of the accompanying [`ImageService`](crate::ImageService). Errors have the kinds of that
 /// trait. Dropping a future cancels the call.

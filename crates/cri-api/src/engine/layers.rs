@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Bytes that an image takes on disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageUsage {
     /// Bytes that are freed when this image alone is removed.
@@ -40,7 +40,7 @@ impl fmt::Display for UnfinishedPulls {
 }
 
 /// The layers of all images: a removal frees those that no remaining image uses.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageLayers {
     /// Bytes that each layer takes on disk.
@@ -50,12 +50,12 @@ pub struct ImageLayers {
 }
 
 /// The layers of one image.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LayersOf {
     /// Bytes on disk that are the image's own, in addition to its layers.
     pub own_bytes: u64,
-    /// Indices into [`ImageLayers::layers`], each once.
+    /// Indices into the list of all layers, each once.
     pub layers: Vec<u32>,
     /// Users of the layers other than the containers that a runtime lists, in words; the store refuses to remove the
     /// image.
@@ -96,20 +96,21 @@ impl fmt::Debug for LayerLease {
     }
 }
 
-/// Request of [`ImageEngine::mount_image`](crate::engine::ImageEngine::mount_image).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A request to mount an image.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MountRequest {
     /// The image to mount.
     pub image: ImageSpec,
     /// The directory on which its file system appears. It must exist.
     pub target: PathBuf,
-    /// A directory for what is written, empty or from an earlier mount; `None` mounts read-only.
+    /// A directory for written files, empty or from an earlier mount; without one, the mount is read-only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writable: Option<PathBuf>,
 }
 
-/// Answer of [`ImageEngine::mount_image`](crate::engine::ImageEngine::mount_image).
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Result of a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MountedImage {
     /// Image id of the mounted image.
@@ -119,7 +120,7 @@ pub struct MountedImage {
 }
 
 /// A mount of an image.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageMount {
     /// Image id of the mounted image.

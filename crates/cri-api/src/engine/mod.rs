@@ -1,7 +1,7 @@
 //! The second half of the waist: operations on images that our own store has and CRI has no call for.
 //!
 //! The trait [`ImageEngine`], and its plain types. Two implementations: the embedded engine, and the client of the
-//! admin socket of an agent that holds the root. If a foreign runtime keeps the images there is none: a caller with an
+//! process that owns the root. If a foreign runtime keeps the images there is none: a caller with an
 //! [`ImageEngine`] can make every call of it. The store of such a runtime, when our engine fills it, is a
 //! [`runtime_store::RuntimeStore`]. No I/O, no clock, no wire format in this crate. With feature `testing`: the
 //! conformance suite of both.

@@ -5,15 +5,15 @@ use oci::{Platform, Reference};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Platforms of the images to bring in or to write.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Platforms of the images to import or to export.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Platforms {
     /// An import takes the engine's own platform, an export the image that is named.
     #[default]
     Own,
-    /// Each of these, which must be there.
-    These(Vec<Platform>),
+    /// Each of these, as objects with `os`, `architecture` and `variant`. All of them must be present.
+    These(#[schemars(with = "Vec<std::collections::BTreeMap<String, serde_json::Value>>")] Vec<Platform>),
     /// Every platform that there is.
     All,
 }
@@ -64,16 +64,18 @@ pub struct PassedBy {
 }
 
 /// The documents of an image as they were pulled.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageDocuments {
     /// Image id.
     pub id: String,
-    /// Bytes of the config, whose digest is the image ID. Strings in it need not be UTF-8.
+    /// Bytes of the config, whose digest is the image ID, in base64. Strings in it need not be UTF-8.
     #[serde(with = "oci::base64_bytes")]
+    #[schemars(with = "String")]
     pub config: Vec<u8>,
-    /// Bytes of the manifest.
+    /// Bytes of the manifest, in base64.
     #[serde(with = "oci::base64_bytes")]
+    #[schemars(with = "String")]
     pub manifest: Vec<u8>,
     /// Media type of the manifest.
     pub manifest_media_type: String,
@@ -85,8 +87,8 @@ pub struct ImageDocuments {
     pub layer_bytes: Vec<u64>,
 }
 
-/// Options of an export.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Format of an export.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Format {
     /// A directory with an OCI image layout.
@@ -100,7 +102,7 @@ pub enum Format {
 }
 
 /// Compression of the layers of an export.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Compress {
     /// As pulled, and with the pulled manifest, if all blobs of an image were kept; no compression if one is missing, and in
@@ -118,7 +120,7 @@ pub enum Compress {
 }
 
 /// Options of an export.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExportOptions {
     /// Content of the archive.
@@ -126,7 +128,6 @@ pub struct ExportOptions {
     /// Compression of layers. Docker archives have none.
     pub compress: Compress,
     /// The platforms to write of each image.
-    #[serde(default)]
     pub platforms: Platforms,
 }
 

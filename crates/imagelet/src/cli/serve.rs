@@ -62,7 +62,7 @@ async fn serve(app: &App) -> Outcome {
     admin.configuration = Some(app.configuration());
     admin.engine = images.own_engine();
     admin.pulls = Some(app.board.clone());
-    admin.images = Some(to_commands);
+    *admin.images.lock() = Some(to_commands);
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let page = status_page::open(app, &collection, None, None).await?;

@@ -109,7 +109,7 @@ async fn refresh(picture: &mut Picture, socket: &Path) -> Result<(), AskError> {
 fn there<T>(answer: Result<T, AskError>) -> Result<Option<T>, AskError> {
     match answer {
         // Right after its start, an agent does not know the running pods yet.
-        Err(AskError::Refused { kind: Kind::NotFound | Kind::Unavailable, .. }) => Ok(None),
+        Err(AskError::Refused(error)) if matches!(error.kind(), Kind::NotFound | Kind::Unavailable) => Ok(None),
         answer => answer.map(Some),
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use agent::admin::engine::StoreServer;
 use agent::admin::remote_store::RemoteStore;
+use agent::admin::store_server::StoreServer;
 use base::lock::Mutex;
 use cri_api::{Error, ImageService, Kind, Result};
 use image_service::{Engine, EngineOptions, OpenError};
@@ -81,6 +81,9 @@ pub(crate) enum SharedStoreError {
     /// The process was asked to end while it waited.
     #[error("ended by a signal")]
     Stopped,
+    /// The process that owns the store does not have the API of this version.
+    #[error(transparent)]
+    OtherVersion(Error),
 }
 
 impl SharedStore {
@@ -216,9 +219,13 @@ async fn find_owner(
         let same_settings = process.is_agent || *settings == options.store.settings;
         if !own && (same_settings || !access.pulls) {
             let remote = RemoteStore::of(&options.root);
-            // While the owner changes, the lock file may still name the previous one.
-            if remote.holder().await.is_some_and(|answers| process.pid == Some(answers)) {
-                return Ok(StoreOwner::Other { process, remote });
+            match remote.owner().await {
+                // While the owner changes, the lock file may still name the previous one.
+                Ok(owner) if process.pid == Some(owner.pid) => return Ok(StoreOwner::Other { process, remote }),
+                Err(error) if error.kind() == Kind::Unimplemented => {
+                    return Err(SharedStoreError::OtherVersion(error));
+                }
+                _ => {}
             }
         }
         if !logged && begin.elapsed() >= GRACE {

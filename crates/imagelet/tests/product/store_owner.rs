@@ -53,7 +53,7 @@ impl Scene {
     }
 
     /// A pull that holds the root.
-    fn holder(&self) -> Daemon {
+    fn owner(&self) -> Daemon {
         self.waits_for_slow(&self.imagelet, &["pull", &self.name("slow")])
     }
 
@@ -80,7 +80,7 @@ impl Scene {
     }
 }
 
-/// Each kind of query returns the same while any kind of holder runs, and writes nothing to standard error.
+/// Each kind of query returns the same while any kind of owner runs, and writes nothing to standard error.
 #[test]
 fn queries_have_the_same_answers_with_every_store_owner() {
     let s = Scene::new();
@@ -117,17 +117,17 @@ fn queries_have_the_same_answers_with_every_store_owner() {
     let socket = format!("unix://{}", s.scratch.join("cri.sock").display());
     let (slow, ensure, wait) =
         (["pull", &s.name("slow")], ["ensure", "-f", &manifest], ["ensure", "--wait", "-f", &manifest]);
-    let holders: [&[&str]; 4] = [&slow, &ensure, &wait, &["serve", "--listen", &socket]];
-    for (number, holder) in holders.into_iter().enumerate() {
-        let mut running = if holder[0] == "serve" {
-            let daemon = s.imagelet.daemon(holder);
+    let owners: [&[&str]; 4] = [&slow, &ensure, &wait, &["serve", "--listen", &socket]];
+    for (number, owner) in owners.into_iter().enumerate() {
+        let mut running = if owner[0] == "serve" {
+            let daemon = s.imagelet.daemon(owner);
             daemon.wait_for("where it serves", |line| line.starts_with("unix://").then_some(()));
             daemon
         } else {
-            s.waits_for_slow(&s.imagelet, holder)
+            s.waits_for_slow(&s.imagelet, owner)
         };
         for (args, alone) in questions.iter().zip(&alone) {
-            assert_eq!(ask(args), *alone, "imagelet {args:?} beside imagelet {holder:?}");
+            assert_eq!(ask(args), *alone, "imagelet {args:?} beside imagelet {owner:?}");
         }
         let copy = s.scratch.join(&format!("export-{number}"));
         s.imagelet.ok(&["export", there, "-o", &copy.display().to_string()]);
@@ -142,18 +142,18 @@ fn queries_have_the_same_answers_with_every_store_owner() {
     assert_eq!(s.listed(), [there], "the slow image never came");
 }
 
-/// Another pull goes through the holder of the root, with its own output and one line that names the holder; so does a removal.
+/// Another pull goes through the owner of the root, with its own output and one line that names the owner; so does a removal.
 #[test]
 fn a_second_pull_does_not_wait_for_the_first() {
     let s = Scene::new();
-    let mut holder = s.holder();
+    let mut owner = s.owner();
     let other = s.name("other");
     let done = s.imagelet.run(&["pull", &other]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let line = format!(
         " INFO {} is held by process {} (imagelet pull), which does the work for this command",
         s.scratch.join("store").display(),
-        holder.pid()
+        owner.pid()
     );
     assert_eq!(done.stderr.lines().filter(|said| **said == line).count(), 1, "{}", done.stderr);
     assert_eq!(done.stdout.lines().count(), 1, "its image id: {}", done.stdout);
@@ -162,28 +162,28 @@ fn a_second_pull_does_not_wait_for_the_first() {
     assert_eq!(s.listed(), [s.there.as_str()]);
     assert_eq!(s.imagelet.ok(&["pin", &s.there]).lines().count(), 2);
     s.let_go();
-    assert_eq!(holder.ends(), Some(0));
+    assert_eq!(owner.ends(), Some(0));
     assert_eq!(s.listed(), [s.name("slow"), s.there.clone()]);
 }
 
 /// A pull that goes through another process continues by itself when that process has ended.
 fn the_second_carries_on(end: impl FnOnce(&Scene, Daemon)) {
     let s = Scene::new();
-    let holder = s.holder();
-    let pid = holder.pid().to_string();
+    let owner = s.owner();
+    let pid = owner.pid().to_string();
     // It joins the pull that is going on: the registry is not asked once more.
     let mut second = s.imagelet.daemon(&["pull", &s.name("slow")]);
     second.wait_for("through whom it pulls", |line| line.contains(&pid).then_some(()));
-    end(&s, holder);
+    end(&s, owner);
     assert_eq!(second.ends(), Some(0), "{:?}", second.lines());
     assert_eq!(s.listed(), [s.name("slow"), s.there.clone()]);
 }
 
 #[test]
 fn a_holder_that_is_killed_is_not_missed() {
-    the_second_carries_on(|s, holder| {
+    the_second_carries_on(|s, owner| {
         let asked = s.asked_for_slow();
-        holder.kill();
+        owner.kill();
         eventually("the second one asks by itself", || s.asked_for_slow() > asked);
         s.let_go();
     });
@@ -191,10 +191,10 @@ fn a_holder_that_is_killed_is_not_missed() {
 
 #[test]
 fn a_holder_that_is_interrupted_is_not_missed() {
-    the_second_carries_on(|s, mut holder| {
+    the_second_carries_on(|s, mut owner| {
         let asked = s.asked_for_slow();
-        signal(holder.pid(), Signal::INT);
-        assert_eq!(holder.ends(), Some(130));
+        signal(owner.pid(), Signal::INT);
+        assert_eq!(owner.ends(), Some(130));
         eventually("the second one asks by itself", || s.asked_for_slow() > asked);
         s.let_go();
     });
@@ -202,9 +202,9 @@ fn a_holder_that_is_interrupted_is_not_missed() {
 
 #[test]
 fn a_holder_that_is_done_is_not_missed() {
-    the_second_carries_on(|s, mut holder| {
+    the_second_carries_on(|s, mut owner| {
         s.let_go();
-        assert_eq!(holder.ends(), Some(0));
+        assert_eq!(owner.ends(), Some(0));
     });
 }
 
@@ -212,8 +212,8 @@ fn a_holder_that_is_done_is_not_missed() {
 #[test]
 fn who_pulls_by_other_settings_waits() {
     let s = Scene::new();
-    let mut holder = s.holder();
-    let pid = holder.pid();
+    let mut owner = s.owner();
+    let pid = owner.pid();
     let waiting = format!(
         " INFO waiting for process {pid} (imagelet pull), which holds {} and pulls by other settings",
         s.scratch.join("store").display()
@@ -229,7 +229,7 @@ fn who_pulls_by_other_settings_waits() {
     let asked = second.lines().iter().filter(|line| **line == waiting).count();
     assert_eq!((asked, s.listed()), (1, vec![s.there.clone()]), "one line, and questions are answered");
     s.let_go();
-    assert_eq!((holder.ends(), second.ends()), (Some(0), Some(0)), "{:?}", second.lines());
+    assert_eq!((owner.ends(), second.ends()), (Some(0), Some(0)), "{:?}", second.lines());
     assert_eq!(s.listed(), [s.name("other"), s.name("slow"), s.there.clone()]);
 }
 
@@ -237,14 +237,14 @@ fn who_pulls_by_other_settings_waits() {
 #[test]
 fn an_agent_waits_for_a_pull_and_not_for_an_agent() {
     let s = Scene::new();
-    let mut holder = s.holder();
+    let mut owner = s.owner();
     let listen = |name: &str| format!("unix://{}", s.scratch.join(name).display());
     let agent = s.imagelet.daemon(&["serve", "--listen", &listen("one.sock")]);
-    let pid = holder.pid().to_string();
+    let pid = owner.pid().to_string();
     let waiting = format!("waiting for process {pid} (imagelet pull), which holds ");
     agent.wait_for("for whom it waits", |line| line.contains(&waiting).then_some(()));
     s.let_go();
-    assert_eq!(holder.ends(), Some(0));
+    assert_eq!(owner.ends(), Some(0));
     agent.wait_for("where it serves", |line| line.starts_with("unix://").then_some(()));
     let second = s.imagelet.fails(1, &["serve", "--listen", &listen("two.sock")]);
     let who = format!("is in use by process {} (imagelet serve)", agent.pid());
