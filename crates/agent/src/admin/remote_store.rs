@@ -46,7 +46,8 @@ impl RemoteStore {
     /// # Errors
     /// `Unavailable` if no process answers, `Unimplemented` if the process is of another version.
     pub async fn owner(&self) -> Result<StoreOwner> {
-        self.get("/v1/owner").await
+        let owner = self.get("/v1/owner").await;
+        owner.map_err(|error| if error.kind() == Kind::Unimplemented { self.other_version() } else { error })
     }
 
     /// Asks for something that takes no work.
@@ -90,15 +91,15 @@ impl RemoteStore {
     fn error(&self, error: AskError) -> Error {
         match error {
             AskError::Refused(error) => error,
-            AskError::OlderAgent(_) => {
-                let root = self.root.display();
-                let line = format!(
-                    "the process that owns the store {root} is of another version of imagelet: restart it with this version"
-                );
-                Error::new(Kind::Unimplemented, line)
-            }
+            AskError::OlderAgent(_) => self.other_version(),
             error => Error::from_source(error.kind(), &error),
         }
+    }
+
+    fn other_version(&self) -> Error {
+        let owner = format!("the process that owns the store {}", self.root.display());
+        let line = format!("{owner} is of another version of imagelet: restart it with this version");
+        Error::new(Kind::Unimplemented, line)
     }
 }
 

@@ -180,7 +180,7 @@ fn the_second_carries_on(end: impl FnOnce(&Scene, Daemon)) {
 }
 
 #[test]
-fn a_holder_that_is_killed_is_not_missed() {
+fn an_owner_that_is_killed_is_not_missed() {
     the_second_carries_on(|s, owner| {
         let asked = s.asked_for_slow();
         owner.kill();
@@ -190,7 +190,7 @@ fn a_holder_that_is_killed_is_not_missed() {
 }
 
 #[test]
-fn a_holder_that_is_interrupted_is_not_missed() {
+fn an_owner_that_is_interrupted_is_not_missed() {
     the_second_carries_on(|s, mut owner| {
         let asked = s.asked_for_slow();
         signal(owner.pid(), Signal::INT);
@@ -201,7 +201,7 @@ fn a_holder_that_is_interrupted_is_not_missed() {
 }
 
 #[test]
-fn a_holder_that_is_done_is_not_missed() {
+fn an_owner_that_is_done_is_not_missed() {
     the_second_carries_on(|s, mut owner| {
         s.let_go();
         assert_eq!(owner.ends(), Some(0));
