@@ -21,6 +21,7 @@ use image_manager::gc::{
 };
 use image_manager::{EventRecorder, Hold, MakeRoom, Room};
 use kuberuntime::container_gc::{ContainerGc, ContainerGcOptions, ContainerGcPolicy, PodStates};
+use oci::ReferenceOrId;
 use prometheus_client::registry::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -367,7 +368,7 @@ impl MakeRoom for Collection {
         }
     }
 
-    fn hold(&self, image: &str) -> Option<Hold> {
+    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
         self.manager.hold(image)
     }
 }

@@ -9,7 +9,7 @@ pub mod machine;
 pub mod notify;
 mod secrets;
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,6 +26,7 @@ use kuberuntime::sources::{DesiredPods, DocumentStore, Source, SourceOptions, So
 use kuberuntime::sync::{CredentialsOf, DocumentsOf, NodeFacts, PodRuntime, PodRuntimeParts};
 use kuberuntime::volumes::Volumes;
 use kuberuntime::workers::{AgentOptions, PodAgent};
+use oci::ReferenceOrId;
 use prometheus_client::registry::Registry;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
@@ -336,7 +337,7 @@ impl PodStates for LateStates {
     }
 }
 
-/// Returns the names of the images that pods need, with or without a container. A pod that has ended for good needs none.
+/// Returns the images that pods need, with or without a container. A pod that has ended for good needs none.
 fn needed_images(
     agent: Arc<OnceLock<Arc<PodAgent>>>,
     desired: watch::Receiver<DesiredPods>,
@@ -347,35 +348,7 @@ fn needed_images(
         let over: HashSet<&str> = over.map(|view| view.pod.metadata.uid.as_str()).collect();
         let desired = desired.borrow();
         let pods = desired.pods.values().filter(|pod| !over.contains(pod.metadata.uid.as_str()));
-        let mut names: Vec<String> = pods
-            .flat_map(|pod| pod.images().into_iter().flat_map(|image| names(image.image)).collect::<Vec<_>>())
-            .collect();
-        names.sort_unstable();
-        names.dedup();
-        names
+        let names: BTreeSet<&str> = pods.flat_map(|pod| pod.images()).map(|image| image.image).collect();
+        names.into_iter().map(ReferenceOrId::from).collect()
     })
-}
-
-/// Returns an image's name as written, and as a runtime lists it.
-fn names(image: &str) -> Vec<String> {
-    let full = oci::Reference::parse(image).ok();
-    let listed = full.map(|full| [full.clone().with_default_tag().to_string(), full.canonical().to_string()]);
-    listed.into_iter().flatten().chain([image.to_owned()]).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn images_are_known_by_what_a_runtime_lists() {
-        assert_eq!(
-            names("busybox"),
-            ["docker.io/library/busybox:latest", "docker.io/library/busybox:latest", "busybox"]
-        );
-        let digest = format!("sha256:{}", "0".repeat(64));
-        let listed = names(&format!("r.example/a:1@{digest}"));
-        assert_eq!(listed[1], format!("r.example/a@{digest}"));
-        assert_eq!(names("NO NAME"), ["NO NAME"]);
-    }
 }

@@ -7,7 +7,7 @@ use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 use imagelet_credentials::{Index, Keyring, KeyringOptions, NodeFiles, PathMatch, PullSecret, Requester};
-use oci::Secret;
+use oci::{Reference, Secret};
 
 const SIZES: [usize; 3] = [1, 1_000, 10_000];
 
@@ -55,7 +55,8 @@ fn keyrings(c: &mut Criterion) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let mut group = c.benchmark_group("keyring");
     for size in SIZES {
-        let image = format!("registry-{}.example.com/team/app:1", size - 1);
+        let name = format!("registry-{}.example.com/team/app:1", size - 1);
+        let image = Reference::parse(&name).expect("a name");
         let secret = PullSecret {
             namespace: "shop".into(),
             name: "pull".into(),
@@ -82,7 +83,7 @@ fn keyrings(c: &mut Criterion) {
             b.iter(|| without.secrets_only(black_box(&image), &pod).map(|found| found.candidates.len()));
         });
         group.bench_function(BenchmarkId::new("fingerprint", size), |b| {
-            b.iter(|| with.fingerprint(black_box(&image), &pod));
+            b.iter(|| with.fingerprint(black_box(&name), &pod));
         });
     }
     group.finish();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use oci::{ImageNameError, RegistryAuth};
+use oci::{Reference, RegistryAuth};
 use tokio::time::Instant;
 
 use crate::docker_config::{DockerConfigError, Entry};
@@ -60,9 +60,6 @@ impl Default for KeyringOptions {
 /// Failure of a lookup of credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
-    /// The image's name is none.
-    #[error(transparent)]
-    Image(#[from] ImageNameError),
     /// A pull secret of the right type is broken.
     #[error("cannot read pull secret {}/{}: {problem}", secret.namespace, secret.name)]
     Secret {
@@ -133,14 +130,12 @@ impl Keyring {
         Self { options, secrets, node, answers: Mutex::default(), hasher: RandomState::new() }
     }
 
-    /// The credentials that may be tried for `image` (as the user spells it) on behalf of `requester`, each once. May run
-    /// helpers and providers.
+    /// Returns the credentials that may be tried for `image` on behalf of `requester`, each once. May run helpers and providers.
     ///
     /// # Errors
     /// See [`KeyringError`]; nothing that a helper, a provider or a node file does wrong is an error.
-    pub async fn candidates(&self, image: &str, requester: &Requester) -> Result<Candidates, KeyringError> {
-        let name = oci::parse_image_name(image)?;
-        let repository = name.repository.as_str();
+    pub async fn candidates(&self, image: &Reference, requester: &Requester) -> Result<Candidates, KeyringError> {
+        let repository = &*image.repository();
         let mut found = self.of_secrets(repository, requester)?;
         let node = self.node.get().await;
         let provided = async {
@@ -169,9 +164,8 @@ impl Keyring {
     ///
     /// # Errors
     /// See [`KeyringError`].
-    pub fn secrets_only(&self, image: &str, requester: &Requester) -> Result<Candidates, KeyringError> {
-        let name = oci::parse_image_name(image)?;
-        let mut found = self.of_secrets(&name.repository, requester)?;
+    pub fn secrets_only(&self, image: &Reference, requester: &Requester) -> Result<Candidates, KeyringError> {
+        let mut found = self.of_secrets(&image.repository(), requester)?;
         remove_duplicates(&mut found.candidates);
         Ok(found)
     }
@@ -180,9 +174,8 @@ impl Keyring {
     ///
     /// # Errors
     /// See [`KeyringError`].
-    pub async fn preview(&self, image: &str, requester: &Requester) -> Result<Preview, KeyringError> {
-        let name = oci::parse_image_name(image)?;
-        let repository = name.repository.as_str();
+    pub async fn preview(&self, image: &Reference, requester: &Requester) -> Result<Preview, KeyringError> {
+        let repository = &*image.repository();
         let mut found = self.of_secrets(repository, requester)?;
         let node = self.node.get().await;
         let mut would_ask = Vec::new();

@@ -3,7 +3,7 @@
 
 use allocation_counter::measure;
 use imagelet_credentials::{Index, Keyring, KeyringOptions, PathMatch, PullSecret, Requester};
-use oci::Secret;
+use oci::{Reference, Secret};
 
 #[test]
 fn the_number_of_entries_costs_no_allocation() {
@@ -40,8 +40,8 @@ fn a_pull_secret_is_not_parsed_again() {
     };
     let pod = Requester { secrets: vec![secret], ..Requester::default() };
     let keyring = Keyring::new(KeyringOptions::default());
-    let look =
-        || assert_eq!(keyring.secrets_only("reg.example.com/app:1", &pod).expect("is right").candidates.len(), 1);
+    let image = Reference::parse("reg.example.com/app:1").expect("a name");
+    let look = || assert_eq!(keyring.secrets_only(&image, &pod).expect("is right").candidates.len(), 1);
     look();
     // The image's two parts, four lists, and the six texts of the candidate.
     let taken = measure(look).count_total;

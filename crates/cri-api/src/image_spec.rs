@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use oci::ReferenceOrId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +29,12 @@ impl ImageSpec {
     #[must_use]
     pub fn new(image: impl Into<String>) -> Self {
         Self { image: image.into(), ..Self::default() }
+    }
+
+    /// Parses the name or id. A text that is neither finds no image.
+    #[must_use]
+    pub fn reference_or_id(&self) -> ReferenceOrId {
+        ReferenceOrId::parse(&self.image)
     }
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct CredentialLookup<'a> {
     keyring: Option<&'a Keyring>,
     request: &'a EnsureImageRequest,
     /// The name that is pulled.
-    image: &'a RequestedImage,
+    image: &'a RequestedImage<'a>,
     requester: Option<Requester>,
     found: Option<Result<ResolvedCredentials, Arc<KeyringError>>>,
 }
@@ -31,13 +31,13 @@ impl<'a> CredentialLookup<'a> {
     pub(crate) fn new(
         keyring: Option<&'a Keyring>,
         request: &'a EnsureImageRequest,
-        image: &'a RequestedImage,
+        image: &'a RequestedImage<'a>,
     ) -> Self {
         Self { keyring, request, image, requester: None, found: None }
     }
 
     /// The name that is pulled.
-    pub(crate) fn image(&self) -> &'a RequestedImage {
+    pub(crate) fn image(&self) -> &'a RequestedImage<'a> {
         self.image
     }
 
@@ -53,7 +53,7 @@ impl<'a> CredentialLookup<'a> {
                 Some(keyring) => {
                     let requester = requester(&mut self.requester, self.request);
                     // Boxed, so that requests which need no credential do not carry the room for a look-up.
-                    Box::pin(keyring.candidates(&self.image.sent, requester)).await
+                    Box::pin(keyring.candidates(self.image.reference(), requester)).await
                 }
                 None => Ok(credentials::Candidates::default()),
             };

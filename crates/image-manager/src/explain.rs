@@ -80,7 +80,7 @@ impl ImageManager {
         let spec = status_spec(request, image.sent.clone());
         explanation.presence = self.presence(request, &spec).await?;
         let preview = match self.keyring() {
-            Some(keyring) => keyring.preview(&image.sent, &request.requester()).await,
+            Some(keyring) => keyring.preview(image.reference(), &request.requester()).await,
             None => Ok(Preview::default()),
         };
         let preview = preview.map_err(|source| EnsureImageError::Credentials { source: Arc::new(source) });
@@ -92,7 +92,7 @@ impl ImageManager {
         let candidates: Result<Arc<[Candidate]>, _> = preview.map(|preview| preview.candidates.into());
         let access = match (&self.records, &explanation.presence) {
             (Some(records), Presence::Present { image_ref }) => {
-                match records.peek(&request.image, image_ref, async || candidates.clone()).await {
+                match records.peek_at(&image.name, image_ref, async || candidates.clone()).await {
                     Err(_) if request.policy == PullPolicy::Never => {
                         Access::MustVerify(AccessUnverified::NoMatchingCredential)
                     }

@@ -32,6 +32,7 @@ mod pull;
 mod records;
 mod request;
 mod requested_image;
+mod requested_name;
 
 /// Credentials in a request.
 pub use credentials::{Origin, PullSecret, ServiceAccount};

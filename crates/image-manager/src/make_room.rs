@@ -2,11 +2,12 @@
 //! pulls under way are held, so that they are not removed. The collector implements it; no pull waits for another in it.
 
 use base::lock::Mutex;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use oci::ReferenceOrId;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
@@ -21,7 +22,7 @@ pub trait MakeRoom: Send + Sync {
     async fn make_room(&self, needed: Option<u64>) -> Room;
 
     /// Holds an image for a pull that begins: until the returned guard is dropped, and a little longer, it is not removed.
-    fn hold(&self, image: &str) -> Option<Hold> {
+    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
         let _ = image;
         None
     }
@@ -49,7 +50,7 @@ impl Room {
     }
 }
 
-/// Up to this many names are kept without a check of their age.
+/// Up to this many images are kept without a check of their age.
 const MANY: usize = 1024;
 /// Longer than any linger.
 const LONG: Duration = Duration::from_secs(3600);
@@ -57,8 +58,8 @@ const LONG: Duration = Duration::from_secs(3600);
 /// Images that are being pulled, or were just pulled.
 pub(crate) struct Holds {
     clock: Clock,
-    /// Guards the names: how many pulls there are of each, and when the last one ended.
-    names: Mutex<BTreeMap<String, ImagePulls>>,
+    /// Guards the images: how many pulls there are of each, and when the last one ended.
+    images: Mutex<HashMap<ReferenceOrId, ImagePulls>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -69,31 +70,31 @@ struct ImagePulls {
 
 impl Holds {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
-        Arc::new(Self { clock, names: Mutex::default() })
+        Arc::new(Self { clock, images: Mutex::default() })
     }
 
-    pub(crate) fn hold(self: &Arc<Self>, image: &str) -> Hold {
+    pub(crate) fn hold(self: &Arc<Self>, image: &ReferenceOrId) -> Hold {
         let now = (self.clock)();
-        let mut names = self.lock();
-        if names.len() >= MANY {
-            // Without a collector the names are never read, and so never removed elsewhere.
-            names.retain(|_, held| held.pulls > 0 || held.ended.is_some_and(|at| now.duration_since(at) < LONG));
+        let mut images = self.lock();
+        if images.len() >= MANY {
+            // Without a collector the images are never read, and so never removed elsewhere.
+            images.retain(|_, held| held.pulls > 0 || held.ended.is_some_and(|at| now.duration_since(at) < LONG));
         }
-        names.entry(image.to_owned()).or_default().pulls += 1;
-        drop(names);
-        Hold { holds: Arc::clone(self), image: image.to_owned() }
+        images.entry(image.clone()).or_default().pulls += 1;
+        drop(images);
+        Hold { holds: Arc::clone(self), image: image.clone() }
     }
 
-    /// The names of pulls that run, and of those that ended no longer than `linger` ago. Forgets the others.
-    pub(crate) fn names(&self, linger: Duration) -> Vec<String> {
+    /// Returns the images of pulls that run, and of those that ended no longer than `linger` ago. Removes the rest.
+    pub(crate) fn images(&self, linger: Duration) -> Vec<ReferenceOrId> {
         let now = (self.clock)();
-        let mut names = self.lock();
-        names.retain(|_, held| held.pulls > 0 || held.ended.is_some_and(|at| now.duration_since(at) < linger));
-        names.keys().cloned().collect()
+        let mut images = self.lock();
+        images.retain(|_, held| held.pulls > 0 || held.ended.is_some_and(|at| now.duration_since(at) < linger));
+        images.keys().cloned().collect()
     }
 
-    fn lock(&self) -> base::lock::MutexGuard<'_, BTreeMap<String, ImagePulls>> {
-        self.names.lock()
+    fn lock(&self) -> base::lock::MutexGuard<'_, HashMap<ReferenceOrId, ImagePulls>> {
+        self.images.lock()
     }
 }
 
@@ -101,7 +102,7 @@ impl Holds {
 #[must_use = "the image is held as long as this lives"]
 pub struct Hold {
     holds: Arc<Holds>,
-    image: String,
+    image: ReferenceOrId,
 }
 
 impl Drop for Hold {
@@ -122,30 +123,31 @@ mod tests {
     async fn a_pull_is_held_until_a_while_after_its_end() {
         let holds = Holds::new(Arc::new(Instant::now));
         let minute = Duration::from_secs(60);
-        let (first, second) = (holds.hold("a:1"), holds.hold("a:1"));
+        let image = ReferenceOrId::from("a:1");
+        let (first, second) = (holds.hold(&image), holds.hold(&image));
         tokio::time::advance(minute * 10).await;
-        assert_eq!(holds.names(minute), ["a:1"]);
+        assert_eq!(holds.images(minute), std::slice::from_ref(&image));
         drop(first);
         tokio::time::advance(minute * 10).await;
-        assert_eq!(holds.names(minute), ["a:1"]);
+        assert_eq!(holds.images(minute), std::slice::from_ref(&image));
         drop(second);
         tokio::time::advance(minute - Duration::from_secs(1)).await;
-        assert_eq!(holds.names(minute), ["a:1"]);
+        assert_eq!(holds.images(minute), std::slice::from_ref(&image));
         tokio::time::advance(Duration::from_secs(1)).await;
-        assert!(holds.names(minute).is_empty());
+        assert!(holds.images(minute).is_empty());
         assert!(holds.lock().is_empty(), "nothing is kept of it");
     }
 
     #[tokio::test(start_paused = true)]
     async fn names_do_not_pile_up_where_nobody_asks_for_them() {
         let holds = Holds::new(Arc::new(Instant::now));
-        let running = holds.hold("running");
+        let running = holds.hold(&"running".into());
         for number in 0..MANY * 4 {
-            drop(holds.hold(&format!("image:{number}")));
+            drop(holds.hold(&format!("image:{number}").into()));
             tokio::time::advance(LONG / 100).await;
         }
         assert!(holds.lock().len() <= MANY, "{}", holds.lock().len());
-        assert!(holds.lock().contains_key("running"));
+        assert!(holds.lock().contains_key(&"running".into()));
         drop(running);
     }
 }

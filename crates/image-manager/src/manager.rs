@@ -19,6 +19,7 @@ use crate::credential_lookup::CredentialLookup;
 use crate::outcome::Outcome;
 use crate::pull::{Mark, Puller};
 use crate::requested_image::{RequestedImage, sent_name};
+use crate::requested_name::RequestedName;
 use crate::{
     Access, AccessUnverified, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, EnsureImageError,
     EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options,
@@ -210,7 +211,8 @@ impl ImageManager {
             };
             sample.present = Some(matches!(presence, Presence::Present { .. }));
         }
-        let next = match self.access_at_hand(request, &presence) {
+        let name = RequestedName::new(&request.image);
+        let next = match self.access_at_hand(&name, &presence) {
             Some(access @ Access::Granted(_)) => match decide(request.policy, presence, access) {
                 Decision::UseLocal { image_ref, .. } => {
                     sample.pull_required = Some(false);
@@ -221,7 +223,8 @@ impl ImageManager {
             access => Next::Open(presence, access),
         };
         Box::pin(async move {
-            let result = self.further(request, spec, mark, next, &mut sample).await;
+            let image = RequestedImage { name, sent: spec.image };
+            let result = self.further(request, image, mark, next, &mut sample).await;
             result.map_err(|error| self.failed(request, error))
         })
         .await
@@ -247,13 +250,12 @@ impl ImageManager {
     async fn further(
         &self,
         request: &EnsureImageRequest,
-        spec: ImageSpec,
+        image: RequestedImage<'_>,
         mark: Mark,
         next: Next,
         sample: &mut Sample<'_>,
     ) -> Result<EnsuredImage, EnsureImageError> {
         let keyring = self.keyring();
-        let image = RequestedImage::of_sent(spec.image);
         let mut lookup = CredentialLookup::new(keyring.as_deref(), request, &image);
         let (decision, before) = match next {
             Next::Decided(decision) => (decision, Presence::NotChecked),
@@ -297,10 +299,10 @@ impl ImageManager {
     }
 
     /// Access of the pod to a present image, where that needs neither its credentials nor a disk.
-    fn access_at_hand(&self, request: &EnsureImageRequest, presence: &Presence) -> Option<Access> {
+    fn access_at_hand(&self, name: &RequestedName<'_>, presence: &Presence) -> Option<Access> {
         let Presence::Present { image_ref } = presence else { return None };
         match &self.records {
-            Some(records) => records.access_at_hand(&request.image, image_ref),
+            Some(records) => records.access_at_hand(name, image_ref),
             None => Some(Access::Granted(Grant::NoRecordsKept)),
         }
     }
@@ -316,7 +318,8 @@ impl ImageManager {
         let (Some(records), Presence::Present { image_ref }) = (&self.records, presence) else {
             return Ok(Access::Granted(Grant::NoRecordsKept));
         };
-        let access = records.access(&request.image, image_ref, async || lookup.candidates().await).await;
+        let name = &lookup.image().name;
+        let access = records.access_to(name, image_ref, async || lookup.candidates().await).await;
         match access {
             Err(error) if request.policy == PullPolicy::Never => {
                 tracing::warn!(image = request.image, error = error.message(), "cannot look up who may have the image");

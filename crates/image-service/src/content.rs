@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cri_api::engine::CheckReport;
 use cri_api::{Error, Reason, Result};
+use oci::ReferenceOrId;
 use store::{ImageRecord, Store, StoreError};
 
 use crate::background::Background;
@@ -77,17 +78,17 @@ impl Content {
     }
 
     /// Returns the image with this name or ID, even if its layers are not all present.
-    pub(crate) async fn find(&self, text: String) -> Result<Option<ImageRecord>> {
+    pub(crate) async fn find(&self, named: ReferenceOrId) -> Result<Option<ImageRecord>> {
         let store = self.store.clone();
-        self.background.run(move || store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))).await
+        self.background.run(move || store.resolve(&named).map_err(|e| error::from_resolve(store.root(), &e))).await
     }
 
     /// Returns the image with this name or ID if all its layers are present.
-    pub(crate) async fn find_whole(&self, text: String) -> Result<Option<ImageRecord>> {
+    pub(crate) async fn find_whole(&self, named: ReferenceOrId) -> Result<Option<ImageRecord>> {
         let store = self.store.clone();
         self.background
             .run(move || {
-                let image = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))?;
+                let image = store.resolve(&named).map_err(|e| error::from_resolve(store.root(), &e))?;
                 Ok(image.filter(|image| store.image_is_whole(image)))
             })
             .await

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cri_api::engine::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
 use cri_api::{Error, Kind, Result};
-use oci::Digest;
+use oci::{Digest, ReferenceOrId};
 use store::{ConvertError, LayerFormat};
 use tokio_util::sync::CancellationToken;
 
@@ -61,10 +61,9 @@ impl Content {
             return Ok(images.into_iter().map(|image| image.id).collect());
         }
         let mut ids: Vec<Digest> = Vec::new();
-        for text in &request.images {
-            let found = self.store.resolve(text).map_err(|error| error::from_resolve(root, &error))?;
-            let absent = || Error::new(Kind::NotFound, format!("image {text:?} is not present"));
-            let id = found.ok_or_else(absent)?.id;
+        for named in request.images.iter().map(ReferenceOrId::parse) {
+            let found = self.store.resolve(&named).map_err(|error| error::from_resolve(root, &error))?;
+            let id = found.ok_or_else(|| error::absent(&named))?.id;
             if !ids.contains(&id) {
                 ids.push(id);
             }

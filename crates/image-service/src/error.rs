@@ -7,6 +7,7 @@ use std::io;
 use std::path::Path;
 
 use cri_api::{Error, Kind, Reason};
+use oci::ReferenceOrId;
 use registry::{ErrorKind, RegistryError};
 use store::{CommitError, MountError, ResolveError, StoreError, TarError, UnpackError};
 
@@ -43,6 +44,11 @@ pub(crate) fn cancelled() -> Error {
 
 pub(crate) fn invalid(message: impl Into<String>) -> Error {
     Error::new(Kind::InvalidArgument, message)
+}
+
+/// The image that a call names is absent.
+pub(crate) fn absent(image: &ReferenceOrId) -> Error {
+    Error::new(Kind::NotFound, format!("image {:?} is not present", image.as_str()))
 }
 
 /// Only the runtime can pull the image. Never for a reason that the image alone decides: that needs a setting of the node. The error
@@ -129,7 +135,7 @@ pub(crate) fn from_store(root: &Path, error: &StoreError) -> Error {
         StoreError::InUse { .. } | StoreError::InUseByPodman { .. } | StoreError::Displaced(_) => {
             Kind::FailedPrecondition
         }
-        StoreError::InvalidName { .. } | StoreError::UnsuitableName { .. } => Kind::InvalidArgument,
+        StoreError::UnsuitableName { .. } => Kind::InvalidArgument,
         StoreError::ViewBusy { .. } => Kind::Unavailable,
         StoreError::Corrupt(_) => Kind::DataLoss,
         _ => of_io(error).unwrap_or(Kind::Internal),

@@ -10,7 +10,7 @@ use cri_api::engine::{
     PodmanStoreReport, PodmanStoreRequest, UnfinishedPulls,
 };
 use cri_api::{Error, ImageSpec, ImageStatus, Kind, Result};
-use oci::Digest;
+use oci::{Digest, ReferenceOrId};
 use store::{ResolveError, Store};
 
 use crate::content::Content;
@@ -24,17 +24,17 @@ use crate::source::resume;
 impl ImageEngine for Engine {
     async fn inspect_image(&self, image: &ImageSpec) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
-        let Some(record) = self.0.content.find_whole(image.image.clone()).await? else {
+        let Some(record) = self.0.content.find_whole(image.reference_or_id()).await? else {
             return Ok(ImageStatus::default());
         };
         Ok(ImageStatus { image: Some(to_image(&record)), info: verbose_info(&record)? })
     }
 
     async fn image_usage(&self, image: &ImageSpec) -> Result<Option<ImageUsage>> {
-        let (store, text) = (self.0.content.store.clone(), image.image.clone());
+        let (store, named) = (self.0.content.store.clone(), image.reference_or_id());
         let usage = move || {
             let failed = |e| error::from_store(store.root(), &e);
-            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
+            let Some(record) = store.resolve(&named).map_err(|e| error::from_resolve(store.root(), &e))? else {
                 return Ok(None);
             };
             let usage = store.usage(&record.id).map_err(failed)?;
@@ -56,7 +56,8 @@ impl ImageEngine for Engine {
     }
 
     async fn remove_images(&self, images: &[ImageSpec]) -> Vec<Result<()>> {
-        let (content, images) = (Arc::clone(&self.0.content), images.to_vec());
+        let content = Arc::clone(&self.0.content);
+        let images: Vec<ReferenceOrId> = images.iter().map(ImageSpec::reference_or_id).collect();
         let count = images.len();
         let remove = move || Ok(remove_all(&content, &images));
         // Only a task that was ended by a shutdown has no result: nothing more was removed then.
@@ -64,10 +65,10 @@ impl ImageEngine for Engine {
     }
 
     async fn pin_image(&self, image: &ImageSpec, pinned: bool) -> Result<()> {
-        let (store, text) = (self.0.content.store.clone(), image.image.clone());
+        let (store, named) = (self.0.content.store.clone(), image.reference_or_id());
         let pin = move || {
-            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
-                return Err(Error::new(Kind::NotFound, format!("image {text:?} is not present")));
+            let Some(record) = store.resolve(&named).map_err(|e| error::from_resolve(store.root(), &e))? else {
+                return Err(error::absent(&named));
             };
             store.set_pinned(&record.id, pinned).map_err(|e| error::from_store(store.root(), &e))
         };
@@ -76,15 +77,15 @@ impl ImageEngine for Engine {
 
     async fn tag_image(&self, image: &ImageSpec, name: &str) -> Result<String> {
         self.0.in_flight.check_running()?;
-        names::tag(&self.0.content, &self.0.policy, &image.image, name).await
+        names::tag(&self.0.content, &self.0.policy, &image.reference_or_id(), name).await
     }
 
     async fn untag_image(&self, image: &ImageSpec, names: &[String]) -> Result<Vec<String>> {
-        names::untag(&self.0.content, &image.image, names).await
+        names::untag(&self.0.content, image.reference_or_id(), names).await
     }
 
     async fn image_documents(&self, image: &ImageSpec) -> Result<Option<ImageDocuments>> {
-        names::documents(&self.0.content, &image.image).await
+        names::documents(&self.0.content, image.reference_or_id()).await
     }
 
     async fn check_images(&self, request: &CheckRequest, progress: &CheckSink) -> Result<CheckReport> {
@@ -119,14 +120,14 @@ impl ImageEngine for Engine {
         self.0.check_handler(&request.image)?;
         let (parts, request) = (Arc::clone(&self.0), request.clone());
         let mount = move || {
-            let (store, text) = (&parts.content.store, &request.image.image);
+            let (store, named) = (&parts.content.store, request.image.reference_or_id());
             let record = store
-                .resolve(text)
+                .resolve(&named)
                 .map_err(|e| error::from_resolve(store.root(), &e))?
                 .filter(|record| store.image_is_whole(record))
-                .ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
-            if let Some(why) = parts.policy.objection_to_use(&record, text)? {
-                return Err(why.context(format_args!("mount {text}")));
+                .ok_or_else(|| error::absent(&named))?;
+            if let Some(why) = parts.policy.objection_to_use(&record, &named)? {
+                return Err(why.context(format_args!("mount {named}")));
             }
             store
                 .mount_image(&record, &request.target, request.writable.as_deref())
@@ -142,18 +143,18 @@ impl ImageEngine for Engine {
 
     async fn lease_layers(&self, text: &str) -> Result<LayerLease> {
         self.0.in_flight.check_running()?;
-        let (store, text) = (self.0.content.store.clone(), text.to_owned());
+        let (store, named) = (self.0.content.store.clone(), ReferenceOrId::from(text));
         let lease = move || {
             let lease = store.lease();
-            let stack = match store.stack(&lease, &text) {
+            let stack = match store.stack(&lease, &named) {
                 Ok(stack) => stack,
                 // The text is neither a name nor a layer.
                 Err(ResolveError::Store(error)) => return Err(error::from_store(store.root(), &error)),
                 Err(error) => return Err(error::from_resolve(store.root(), &error)),
             };
-            let stack = stack.ok_or_else(|| Error::new(Kind::NotFound, format!("no such image or layer: {text}")))?;
+            let stack = stack.ok_or_else(|| Error::new(Kind::NotFound, format!("no such image or layer: {named}")))?;
             let stack = serde_json::to_value(stack)
-                .map_err(|error| Error::new(Kind::Internal, format!("describe the layers of {text}: {error}")))?;
+                .map_err(|error| Error::new(Kind::Internal, format!("describe the layers of {named}: {error}")))?;
             Ok((stack, lease))
         };
         let (stack, lease) = self.0.content.background.run(lease).await?;
@@ -170,12 +171,12 @@ impl ImageEngine for Engine {
 }
 
 /// Removes images, each with its own result.
-fn remove_all(content: &Content, images: &[ImageSpec]) -> Vec<Result<()>> {
+fn remove_all(content: &Content, images: &[ReferenceOrId]) -> Vec<Result<()>> {
     let store = &content.store;
     let mut results: Vec<Result<()>> = Vec::with_capacity(images.len());
     let (mut records, mut places) = (Vec::new(), Vec::new());
     for image in images {
-        match store.resolve(&image.image) {
+        match store.resolve(image) {
             Ok(Some(record)) => {
                 places.push(results.len());
                 records.push(record);

@@ -157,8 +157,7 @@ impl Provenance {
             // Provenance that cannot be parsed grants access to no pull.
             return serde_json::from_str(text).unwrap_or_default();
         }
-        let names = image.tags.iter().chain(&image.repo_digests);
-        let repositories = names.filter_map(|name| Some(Origin::Private(Reference::parse(name).ok()?.repository())));
+        let repositories = image.references().map(|name| Origin::Private(name.repository()));
         Self { origins: repositories.collect(), blobs: BTreeSet::new() }
     }
 

@@ -367,7 +367,7 @@ impl ImageService for RuntimeImages {
             return Ok(ImageStatus::default());
         }
         if let Some(policy) = &self.policy
-            && let Some(why) = policy.objection(store, present, &image.image).await?
+            && let Some(why) = policy.objection(store, present, &image.reference_or_id()).await?
         {
             tracing::debug!(image = image.image, reason = %why, "signature policy refuses a present image");
             return Ok(ImageStatus::default());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cri_api::engine::runtime_store::RuntimeStore;
 use cri_api::{Error, Image, Kind, Result};
-use oci::{Digest, Reference};
+use oci::{Digest, Reference, ReferenceOrId};
 
 use crate::error::OpenError;
 use crate::signatures::evidence::Evidence;
@@ -23,8 +23,8 @@ impl RuntimePolicy {
         Ok(Self(Arc::new(PolicyFile::open(path).map_err(OpenError::SignaturePolicy)?)))
     }
 
-    /// Returns why the policy of this moment does not let an image be used by this text; `None`: it does. Without a store there is no
-    /// evidence.
+    /// Returns why the policy of this moment does not accept an image by this name or ID; `None`: it does. Without a store there
+    /// is no evidence.
     ///
     /// # Errors
     /// The policy cannot be read, or the runtime did not answer.
@@ -32,10 +32,10 @@ impl RuntimePolicy {
         &self,
         store: Option<&dyn RuntimeStore>,
         image: &Image,
-        text: &str,
+        named: &ReferenceOrId,
     ) -> Result<Option<Error>> {
         let mut claims: Vec<Claim> = Vec::new();
-        for name in names(image, text) {
+        for name in names(image, named) {
             let evidence = match (&name, store) {
                 (Some(Name { record: Some(record), .. }), Some(store)) => evidence(store, record, image).await?,
                 _ => Evidence { digests: Vec::new(), signatures: Vec::new() },
@@ -44,7 +44,7 @@ impl RuntimePolicy {
         }
         let policy = Arc::clone(&self.0);
         let asked = tokio::task::spawn_blocking(move || policy.objection(claims)).await;
-        asked.map_err(|error| Error::new(Kind::Internal, format!("ask the signature policy about {text}: {error}")))?
+        asked.map_err(|error| Error::new(Kind::Internal, format!("ask the signature policy about {named}: {error}")))?
     }
 }
 
@@ -62,18 +62,18 @@ struct Name {
     record: Option<String>,
 }
 
-/// Returns the names by which the policy is asked about an image that the runtime found by this text: the text if it is a name, all names if
-/// it is an id, and `None` for an image without names.
-fn names(image: &Image, text: &str) -> Vec<Option<Name>> {
+/// Returns the names by which the policy is asked about an image that the runtime found by this name or ID: the name itself, all
+/// names of the image for an ID, and `None` for an image without names.
+fn names(image: &Image, named: &ReferenceOrId) -> Vec<Option<Name>> {
     let all = || {
         let names = image.repo_tags.iter().chain(&image.repo_digests);
         names.filter_map(|name| {
             Some(Name { reference: Reference::parse(name).ok()?.canonical(), record: Some(name.clone()) })
         })
     };
-    let is_id = is_id_of(image, text);
+    let is_id = is_id_of(image, named.as_str());
     // A runtime searches for a name before it searches for an id.
-    if let Some(reference) = Reference::parse(text).ok().map(|reference| reference.canonical()) {
+    if let Some(reference) = named.reference().map(|reference| reference.clone().canonical()) {
         if let Some(name) = all().find(|name| name.reference == reference) {
             return vec![Some(name)];
         }
@@ -81,8 +81,8 @@ fn names(image: &Image, text: &str) -> Vec<Option<Name>> {
             return vec![Some(Name { reference, record: None })];
         }
     }
-    let named: Vec<Option<Name>> = all().map(Some).collect();
-    if named.is_empty() || !is_id { vec![None] } else { named }
+    let all: Vec<Option<Name>> = all().map(Some).collect();
+    if all.is_empty() || !is_id { vec![None] } else { all }
 }
 
 /// Returns true if the text is the id of the image or the beginning of its digits.
@@ -106,7 +106,7 @@ mod tests {
             ..Image::default()
         };
         let records = |text: &str| -> Vec<Option<String>> {
-            names(&image, text).into_iter().map(|name| name.expect("a name").record).collect()
+            names(&image, &text.into()).into_iter().map(|name| name.expect("a name").record).collect()
         };
         // A name wins over an id that is spelled alike.
         assert_eq!(records("ab"), [Some("docker.io/library/ab:latest".to_owned())]);
@@ -119,8 +119,8 @@ mod tests {
         for other in ["ab:2", "r.example/y", "evil.example/x:1"] {
             assert_eq!(records(other), [None], "{other}");
         }
-        assert_eq!(names(&image, "no name"), [None]);
+        assert_eq!(names(&image, &"no name".into()), [None]);
         let unnamed = Image { id: image.id.clone(), ..Image::default() };
-        assert_eq!(names(&unnamed, &image.id), [None]);
+        assert_eq!(names(&unnamed, &image.id.as_str().into()), [None]);
     }
 }

@@ -10,7 +10,7 @@ use cri_api::{
     Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
     Result,
 };
-use oci::{ImageConfig, Reference};
+use oci::{ImageConfig, Reference, ReferenceOrId};
 use store::{ImageRecord, Store};
 
 use crate::destination::image::chain;
@@ -20,14 +20,9 @@ use crate::parts::EngineParts;
 use crate::pull::PullJob;
 
 /// The repository that a name without tag and digest stands for, as `crictl images REPOSITORY` asks for it.
-fn whole_repository(text: &str) -> Option<String> {
-    let reference = Reference::parse(text).ok()?;
+fn whole_repository(named: &ReferenceOrId) -> Option<String> {
+    let reference = named.reference()?;
     (reference.tag().is_none() && reference.digest().is_none()).then(|| reference.repository())
-}
-
-fn is_of(image: &Image, repository: &str) -> bool {
-    let is_of = |name: &String| Reference::parse(name).is_ok_and(|reference| reference.repository() == repository);
-    image.repo_tags.iter().chain(&image.repo_digests).any(is_of)
 }
 
 #[async_trait]
@@ -37,23 +32,26 @@ impl ImageService for Engine {
         let mut found = None;
         let mut repository = None;
         if let Some(spec) = wanted {
-            found = match self.0.content.find(spec.image.clone()).await {
+            let named = spec.reference_or_id();
+            found = match self.0.content.find(named.clone()).await {
                 Ok(found) => found,
-                // What cannot be a name matches nothing.
+                // The beginning of several IDs matches nothing.
                 Err(error) if error.kind() == Kind::InvalidArgument => None,
                 Err(error) => return Err(error),
             };
-            repository = whole_repository(&spec.image);
+            repository = whole_repository(&named);
             if repository.is_none() {
                 return Ok(found.iter().map(to_image).collect());
             }
         }
-        let mut images: Vec<Image> = self.0.content.on_store(Store::images).await?.iter().map(to_image).collect();
+        let mut images = self.0.content.on_store(Store::images).await?;
         if let Some(repository) = repository {
-            let by_id = found.map(|record| to_image(&record).id);
-            images.retain(|image| by_id.as_ref() == Some(&image.id) || is_of(image, &repository));
+            let by_id = found.map(|record| record.id);
+            images.retain(|image| {
+                by_id.as_ref() == Some(&image.id) || image.references().any(|name| name.repository() == repository)
+            });
         }
-        Ok(images)
+        Ok(images.iter().map(to_image).collect())
     }
 
     /// An image of which a layer is missing is absent, so that the next pull fetches it again. So is one that the
@@ -61,7 +59,7 @@ impl ImageService for Engine {
     /// searches for its signatures, or reports why not.
     async fn image_status(&self, image: &ImageSpec, verbose: bool) -> Result<ImageStatus> {
         self.0.check_handler(image)?;
-        let Some(record) = self.0.policy.find_usable(image.image.clone()).await? else {
+        let Some(record) = self.0.policy.find_usable(image.reference_or_id()).await? else {
             return Ok(ImageStatus::default());
         };
         let info = if verbose { verbose_info(&record)? } else { BTreeMap::new() };
@@ -104,10 +102,10 @@ impl ImageService for Engine {
     }
 
     async fn remove_image(&self, image: &ImageSpec) -> Result<()> {
-        let (content, text) = (Arc::clone(&self.0.content), image.image.clone());
+        let (content, named) = (Arc::clone(&self.0.content), image.reference_or_id());
         let remove = move || {
             let store = &content.store;
-            let Some(record) = store.resolve(&text).map_err(|e| error::from_resolve(store.root(), &e))? else {
+            let Some(record) = store.resolve(&named).map_err(|e| error::from_resolve(store.root(), &e))? else {
                 return Ok(());
             };
             let removed = store.remove_image(&record.id).map_err(|e| error::from_store(store.root(), &e))?;

@@ -13,6 +13,7 @@ use cluster::tokens::TokenManager;
 use cri_api::engine::ImageEngine;
 use cri_api::{Image, ImageService, RuntimeService};
 use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullBoard, PullRecords, WantedBy, WatchedPulls};
+use oci::ReferenceOrId;
 use registry::Bandwidth;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
@@ -288,7 +289,7 @@ impl App {
     /// Protects images that this command needs from being removed for its own pulls, until the returned holds are dropped.
     pub(crate) async fn hold(&self, images: impl Iterator<Item = &str>) -> Vec<Hold> {
         let Some(room) = self.room().await else { return Vec::new() };
-        images.filter_map(|image| room.hold(image)).collect()
+        images.filter_map(|image| room.hold(&ReferenceOrId::parse(image))).collect()
     }
 
     /// Returns the pull records, and the metrics that count them.

@@ -1,4 +1,4 @@
-//! The words of images: [`Reference`], [`Digest`], [`Descriptor`], [`Manifest`], [`Index`], [`ImageConfig`],
+//! The words of images: [`Reference`], [`ReferenceOrId`], [`Digest`], [`Descriptor`], [`Manifest`], [`Index`], [`ImageConfig`],
 //! [`Platform`], [`RegistryAuth`].
 //!
 //! Pure values: this crate knows no file, no network, no clock and no environment. Everything else in the
@@ -23,6 +23,7 @@ pub mod media_type;
 mod platform;
 mod quantity;
 mod reference;
+mod reference_or_id;
 pub mod text;
 
 pub use auth::{CredentialId, RegistryAuth, Secret};
@@ -37,3 +38,4 @@ pub use reference::{
     ImageName, ImageNameError, Reference, ReferenceError, apply_default_tag, bare_name, parse_image_name,
     trim_tag_and_digest,
 };
+pub use reference_or_id::ReferenceOrId;

@@ -204,6 +204,7 @@ proptest! {
             prop_assert_eq!(Reference::parse(&parsed.to_string()), Ok(parsed));
         }
         let _ = trim_tag_and_digest(&text);
-        let _ = apply_default_tag(&text);
+        // A text that can be given a default tag is a reference.
+        prop_assert_eq!(apply_default_tag(&text).is_ok(), Reference::parse(&text).is_ok());
     }
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use imagelet_store::{Durability, ImageCommit, LayerSource, OpenOptions, Store};
-use oci::{Digest, chain_id};
+use oci::{Digest, Reference, chain_id};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -78,7 +78,7 @@ fn pull(store: &Store, image: usize, files: usize) -> Result<Digest, Box<dyn Err
     let rootfs = serde_json::json!({ "type": "layers", "diff_ids": diff_ids });
     let config =
         serde_json::json!({ "os": "linux", "architecture": "amd64", "rootfs": rootfs }).to_string().into_bytes();
-    let tag = Some(format!("r.example/image:{image}"));
+    let tag = Some(Reference::parse(&format!("r.example/image:{image}"))?);
     Ok(store.commit_image(&lease, ImageCommit { config, tag, layers, ..ImageCommit::default() })?.id)
 }
 

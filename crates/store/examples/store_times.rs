@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use imagelet_store::{ImageCommit, LayerSource, OpenOptions, Store};
-use oci::Digest;
+use oci::{Digest, Reference};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);
@@ -41,12 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let image = store.commit_image(&lease, commit.clone())?;
     say("commit", begin)?;
     let begin = Instant::now();
-    store.commit_image(&lease, ImageCommit { tag: Some("docker.io/library/a:1".into()), ..commit })?;
+    store.commit_image(&lease, ImageCommit { tag: Some(Reference::parse("docker.io/library/a:1")?), ..commit })?;
     say("commit, all there", begin)?;
     drop(lease);
     let begin = Instant::now();
     for _ in 0..1000 {
-        store.resolve("a:1")?.ok_or("the image is there")?;
+        store.resolve(&"a:1".into())?.ok_or("the image is there")?;
     }
     say("resolve, 1000 times", begin)?;
     let begin = Instant::now();

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use oci::{Digest, ReferenceError};
+use oci::Digest;
 
 use crate::disk::SyncError;
 
@@ -168,18 +168,10 @@ pub enum StoreError {
         /// The directory of the additional image store.
         view: PathBuf,
     },
-    /// A name that is none.
-    #[error("invalid image name {name:?}")]
-    InvalidName {
-        /// The name as it was given.
-        name: String,
-        /// The fault in it.
-        source: ReferenceError,
-    },
     /// A name of a kind that the operation does not accept.
     #[error("image name {name:?} {why}")]
     UnsuitableName {
-        /// The name as it was given.
+        /// The name, in normal form.
         name: String,
         /// The kind of name that fits.
         why: &'static str,

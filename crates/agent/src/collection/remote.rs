@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use async_trait::async_trait;
 use image_manager::gc::Pattern;
 use image_manager::{Hold, MakeRoom, Room};
+use oci::ReferenceOrId;
 
 use super::collects::{CollectionError, Collects, chain};
 use crate::api::client::{self, AskError, Method};
@@ -90,7 +91,7 @@ impl MakeRoom for RemoteCollection {
         made.unwrap_or_else(|error| Room { problem: Some(chain(&error)), ..Room::default() })
     }
 
-    fn hold(&self, _: &str) -> Option<Hold> {
+    fn hold(&self, _: &ReferenceOrId) -> Option<Hold> {
         // The agent holds what is pulled through it.
         None
     }

@@ -64,7 +64,7 @@ impl ImageService for Served {
 
     async fn pull_image(&self, request: PullImageRequest) -> Result<String> {
         // An image is not collected while it is pulled, nor directly afterwards: its container does not exist yet.
-        let _hold = self.manager.hold(&request.image.image);
+        let _hold = self.manager.hold(&request.image.reference_or_id());
         let error = match self.service.pull_image(request.clone()).await {
             Err(error) if self.collects && Cause::of(&error) == Cause::DiskFull => error,
             result => return result,

@@ -289,13 +289,14 @@ async fn providers_in_a_keyring() {
     let users = |candidates: &[crate::Candidate]| {
         candidates.iter().map(|c| format!("{} from {}", c.auth.username, c.source)).collect::<Vec<_>>()
     };
-    let (image, requester) = ("r.example/team/app:1.0", Requester::default());
+    let image = oci::Reference::parse("r.example/team/app:1.0").expect("a name");
+    let requester = Requester::default();
 
-    let before = keyring.preview(image, &requester).await.expect("a name");
+    let before = keyring.preview(&image, &requester).await.expect("a name");
     assert!(before.candidates.is_empty() && bench.runs("p").is_empty());
     assert_eq!(before.would_ask, ["credential provider p", "credential provider broken"]);
 
-    let found = keyring.candidates(image, &requester).await.expect("a name");
+    let found = keyring.candidates(&image, &requester).await.expect("a name");
     let want = ["narrow from credential provider p", "wide from credential provider p"];
     assert_eq!(users(&found.candidates), want);
     assert_eq!(bench.request("p")["image"], "r.example/team/app");
@@ -304,7 +305,7 @@ async fn providers_in_a_keyring() {
     assert!(notes.iter().any(|note| note.ends_with("r.example/team/app: exit status 1")), "{notes:?}");
     assert!(notes.iter().all(|note| !note.contains("swordfish") && !note.contains("not a host")), "{notes:?}");
 
-    let after = keyring.preview(image, &requester).await.expect("a name");
+    let after = keyring.preview(&image, &requester).await.expect("a name");
     assert_eq!(
         (users(&after.candidates), after.would_ask),
         (want.map(str::to_owned).to_vec(), vec!["credential provider broken".to_owned()])

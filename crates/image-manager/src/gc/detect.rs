@@ -7,6 +7,7 @@ use std::hash::BuildHasher as _;
 use cri_api::{Container, Image};
 use hashbrown::{DefaultHashBuilder, HashTable};
 use jiff::Timestamp;
+use oci::ReferenceOrId;
 
 use super::history::{TrackedRecord, UsageHistory, UsageRecord, key};
 use super::node_time::Moment;
@@ -14,12 +15,12 @@ use super::node_time::Moment;
 /// Users of images other than containers.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AlwaysUsed<'a> {
-    /// The sandbox image, by id or by any name; empty: there is none, or the runtime pins it.
-    pub sandbox_image: &'a str,
-    /// Images that pods mount as volumes, or need though there is no container of them yet, by id or name.
-    pub volumes: &'a [String],
-    /// Images that are being pulled, or were pulled a moment ago, by id or name.
-    pub pulls: &'a [String],
+    /// The sandbox image; `None`: there is none, or the runtime pins it.
+    pub sandbox_image: Option<&'a ReferenceOrId>,
+    /// Images that pods mount as volumes, or need though there is no container of them yet.
+    pub volumes: &'a [ReferenceOrId],
+    /// Images that are being pulled, or were pulled a moment ago.
+    pub pulls: &'a [ReferenceOrId],
 }
 
 /// The user of each image, in the order of the list of images.
@@ -89,11 +90,13 @@ pub(super) fn detect_at(
     let mut users = vec![User::None; images.len()];
     index.mark_containers(&mut users, containers);
     for volume in always.volumes {
-        index.mark(&mut users, volume, "", User::Volume);
+        index.mark(&mut users, volume, User::Volume);
     }
-    index.mark(&mut users, always.sandbox_image, "", User::Sandbox);
+    if let Some(sandbox_image) = always.sandbox_image {
+        index.mark(&mut users, sandbox_image, User::Sandbox);
+    }
     for pull in always.pulls {
-        index.mark(&mut users, pull, "", User::Pull);
+        index.mark(&mut users, pull, User::Pull);
     }
     record(history, images, containers, &users, &Pass { last: last_pass, now });
     Detected { users }
@@ -265,16 +268,32 @@ impl<'a> UsageIndex<'a> {
 
     fn mark_container(&mut self, users: &mut [User], container: &Container, user: User) {
         let handler = &container.image.runtime_handler;
-        let _ = self.mark(users, id_of(container), handler, user)
-            || self.mark(users, &container.image_ref, handler, user)
-            || self.mark(users, &container.image.image, handler, user);
+        let _ = self.mark_text(users, id_of(container), handler, user)
+            || self.mark_text(users, &container.image_ref, handler, user)
+            || self.mark_text(users, &container.image.image, handler, user);
     }
 
-    /// Marks an image by id or by name, unless it has a user already. Returns true if there is such an image.
-    fn mark(&mut self, users: &mut [User], text: &str, runtime_handler: &str, user: User) -> bool {
-        !text.is_empty()
-            && (self.mark_id(users, text, runtime_handler, user)
-                || self.by_name(text).is_some_and(|id| self.mark_id(users, id, runtime_handler, user)))
+    /// Marks an image by the text that a runtime reports, unless the image has a user already. Returns true if there is such an
+    /// image. The text is parsed only if it is not in the list of images as it is.
+    fn mark_text(&mut self, users: &mut [User], text: &str, runtime_handler: &str, user: User) -> bool {
+        if text.is_empty() {
+            return false;
+        }
+        if self.mark_id(users, text, runtime_handler, user) {
+            return true;
+        }
+        let id = self.by_listed_name(text).or_else(|| self.by_meaning(&ReferenceOrId::parse(text)));
+        id.is_some_and(|id| self.mark_id(users, id, runtime_handler, user))
+    }
+
+    /// Marks an image, unless it has a user already.
+    fn mark(&mut self, users: &mut [User], named: &ReferenceOrId, user: User) {
+        if named.as_str().is_empty() || self.mark_id(users, named.as_str(), "", user) {
+            return;
+        }
+        if let Some(id) = self.by_listed_name(named.as_str()).or_else(|| self.by_meaning(named)) {
+            self.mark_id(users, id, "", user);
+        }
     }
 
     fn mark_id(&self, users: &mut [User], id: &str, runtime_handler: &str, user: User) -> bool {
@@ -295,9 +314,9 @@ impl<'a> UsageIndex<'a> {
         is_here
     }
 
-    /// The id of the image of this name.
-    fn by_name(&mut self, text: &str) -> Option<&'a str> {
-        if text.len() == "sha256:".len() + 64 && text.starts_with("sha256:") {
+    /// Returns the id of the image that the list has by this very name.
+    fn by_listed_name(&mut self, text: &str) -> Option<&'a str> {
+        if is_whole_id(text) {
             return None; // The id of an image that was removed.
         }
         let images = self.images;
@@ -308,19 +327,27 @@ impl<'a> UsageIndex<'a> {
             })
             .collect()
         });
-        let of_name = |text: &str| names.get(text).map(|number| images[*number].id.as_str());
-        if let Some(id) = of_name(text) {
+        names.get(text).map(|number| images[*number].id.as_str())
+    }
+
+    /// Returns the id of the image that the list has by another spelling of a name, or by an id without its algorithm.
+    fn by_meaning(&mut self, named: &ReferenceOrId) -> Option<&'a str> {
+        if is_whole_id(named.as_str()) {
+            return None;
+        }
+        let reference = named.reference();
+        let spellings = reference.map(|name| [name.clone().canonical(), name.clone().with_default_tag()]);
+        if let Some(id) = spellings.iter().flatten().find_map(|name| self.by_listed_name(&name.to_string())) {
             return Some(id);
         }
-        // As people spell it: in normal form, or an id without its algorithm.
-        let normal = oci::Reference::parse(text).ok();
-        let normal = normal.map(|reference| reference.with_default_tag().canonical().to_string());
-        normal.as_deref().and_then(of_name).or_else(|| {
-            let is_hex = text.len() == 64 && text.bytes().all(|b| b.is_ascii_hexdigit());
-            let id = is_hex.then(|| format!("sha256:{text}"))?;
-            images.iter().find(|image| image.id == id).map(|image| image.id.as_str())
-        })
+        let id = named.id()?.to_string();
+        self.images.iter().find(|image| image.id == id).map(|image| image.id.as_str())
     }
+}
+
+/// Returns true for an id with its algorithm.
+fn is_whole_id(text: &str) -> bool {
+    text.len() == "sha256:".len() + 64 && text.starts_with("sha256:")
 }
 
 #[cfg(test)]

@@ -142,11 +142,34 @@ fn whatever_a_runtime_calls_an_image_is_found() {
 fn sandbox_and_volumes_are_in_use_always() {
     let sandbox = Image { repo_tags: vec!["registry.k8s.io/pause:3.9".into()], ..image("0") };
     let images = [sandbox, image("1"), image("2")];
-    let always = AlwaysUsed { sandbox_image: "registry.k8s.io/pause:3.9", volumes: &["1".to_owned()], pulls: &[] };
+    let sandbox_image = "registry.k8s.io/pause:3.9".into();
+    let always = AlwaysUsed { sandbox_image: Some(&sandbox_image), volumes: &["1".into()], pulls: &[] };
     let mut history = UsageHistory::default();
     let found = detect(&mut history, &images, &[], always, at(9));
     assert_eq!([0, 1, 2].map(|number| found.user(number)), [User::Sandbox, User::Volume, User::None]);
     assert_eq!(seen(&history, "0"), Some((9, Some(9))));
+}
+
+#[test]
+fn images_of_pods_are_found_in_any_spelling() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let by_digest = |name: &str| format!("r.example/{name}@{digest}");
+    let id = format!("sha256:{}", "a".repeat(64));
+    let named = |id: &str, name: &str| Image { repo_tags: vec![name.to_owned()], ..image(id) };
+    let images = [
+        named("0", "docker.io/library/busybox:latest"),
+        named("1", &by_digest("a")),
+        named("2", &by_digest("b:1")),
+        image(&id),
+        named("4", "NO NAME"),
+        image("5"),
+    ];
+    let volumes = ["busybox".to_owned(), by_digest("a:1"), by_digest("b:1"), "a".repeat(64), "NO NAME".to_owned()];
+    let volumes = volumes.map(ReferenceOrId::from);
+    let always = AlwaysUsed { volumes: &volumes, ..AlwaysUsed::default() };
+    let found = detect(&mut UsageHistory::default(), &images, &[], always, at(9));
+    let used = [0, 1, 2, 3, 4, 5].map(|number| found.in_use(number));
+    assert_eq!(used, [true, true, true, true, true, false]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::{Image, ImageService, RuntimeService};
+use oci::ReferenceOrId;
 use tokio::sync::{Mutex, Notify};
 use tokio_util::sync::CancellationToken;
 
@@ -311,7 +312,7 @@ impl MakeRoom for ImageGcManager {
         self.room_for_pull(needed).await
     }
 
-    fn hold(&self, image: &str) -> Option<Hold> {
+    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
         Some(self.holds.hold(image))
     }
 }

@@ -400,7 +400,7 @@ async fn sandbox_pinned_and_kept_images_stay() {
     let images = vec![image("sandbox", 10), runtimes, image("mine", 10), image("ruled", 10), image("gone", 10)];
     let rule = KeepRule { pattern: Pattern::parse("r.example/rul*").expect("a pattern"), says: Says::Keep };
     let rig = Rig::with(policy(90, 80, 0, 0), 1000, 100, Content { images, ..Content::default() }, |options| {
-        options.sandbox_image = "r.example/sandbox:1".into();
+        options.sandbox_image = Some("r.example/sandbox:1".into());
         options.keep = vec![rule];
     });
     assert!(rig.manager.pin("r.example/mine").await.expect("pinned"));

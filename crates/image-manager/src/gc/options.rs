@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use cri_api::engine::ImageEngine;
 use cri_api::engine::runtime_store::RuntimeImageFacts;
+use oci::ReferenceOrId;
 use tokio::time::Instant;
 
 use super::disk::DiskProbe;
@@ -26,8 +27,8 @@ pub struct GcOptions {
     pub policy: GcPolicy,
     /// Rules that keep images, or make them dearer.
     pub keep: Vec<KeepRule>,
-    /// The sandbox image, which is always in use; empty: the runtime pins it.
-    pub sandbox_image: String,
+    /// The sandbox image, which is always in use; `None`: the runtime pins it.
+    pub sandbox_image: Option<ReferenceOrId>,
     /// Where usage and pins are kept; `None`: in memory only.
     pub directory: Option<PathBuf>,
     /// True if usage is synced to the disk when it is stored. Pins always are.
@@ -63,13 +64,13 @@ pub struct GcOptions {
     pub facts: Option<Arc<dyn RuntimeImageFacts>>,
     /// Counts the calls of that store as operations of the image service; `None`: they are not counted.
     pub operations: Option<Arc<Metrics>>,
-    /// Returns the images that pods mount as volumes, or need though there is no container of them yet, by id or name. CRI's
+    /// Returns the images that pods mount as volumes, or need though there is no container of them yet. CRI's
     /// list of containers does not include them.
     pub volumes: Option<Volumes>,
 }
 
-/// Returns the images that pods mount as volumes or need otherwise, by id or name.
-pub type Volumes = Arc<dyn Fn() -> Vec<String> + Send + Sync>;
+/// Returns the images that pods mount as volumes or need otherwise.
+pub type Volumes = Arc<dyn Fn() -> Vec<ReferenceOrId> + Send + Sync>;
 
 impl GcOptions {
     /// The kubelet's defaults; everything is kept in memory only.
@@ -78,7 +79,7 @@ impl GcOptions {
         Self {
             policy: GcPolicy::default(),
             keep: Vec::new(),
-            sandbox_image: String::new(),
+            sandbox_image: None,
             directory: None,
             durable: true,
             wall_clock,

@@ -97,7 +97,7 @@ async fn images_that_pods_are_about_to_use_are_in_use() {
     let images = vec![image("0", 100), image("1", 100)];
     let rig = Rig::changed(policy(95, 80, 0, 0), 1000, 0, images, |options| {
         options.protect_pre_pulled = HOUR;
-        options.volumes = Some(Arc::new(|| vec!["r.example/0:1".to_owned()]));
+        options.volumes = Some(Arc::new(|| vec!["r.example/0:1".into()]));
     });
     rig.manager.collect(Goal::AllUnused).await.expect("one");
     assert_eq!(rig.shelf.ids(), ["0"], "there is no container of it yet, but a pod");
@@ -110,7 +110,7 @@ async fn a_pull_takes_them_last_and_never_what_its_pod_needs() {
     assert_eq!((room.removed, room.enough, rig.shelf.ids().len()), (1, true, 2));
     assert_eq!(rig.shelf.ids(), ["ahead-1", "ahead-2"]);
     // Another one takes what it cannot do without, and leaves what is held for the same pod.
-    let held = rig.manager.hold("r.example/ahead-1:1");
+    let held = rig.manager.hold(&"r.example/ahead-1:1".into());
     let room = rig.manager.make_room(Some(200)).await;
     assert_eq!((room.enough, rig.shelf.ids()), (true, vec!["ahead-1".to_owned()]));
     let room = rig.manager.make_room(Some(300)).await;

@@ -58,7 +58,7 @@ async fn one_collection_serves_all_who_wait() {
 #[tokio::test]
 async fn what_a_pull_brings_is_held() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 0, vec![image("0", 500), image("1", 500)]);
-    let hold = rig.manager.hold("r.example/0:1").expect("it holds");
+    let hold = rig.manager.hold(&"r.example/0:1".into()).expect("it holds");
     rig.manager.make_room(Some(1000)).await;
     assert_eq!(rig.shelf.ids(), ["0"]);
     let plan = rig.manager.plan(Some(crate::gc::Goal::AllUnused)).await.expect("a plan");

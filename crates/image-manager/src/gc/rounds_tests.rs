@@ -84,7 +84,7 @@ async fn images_of_handlers_are_removed_as_such_and_volumes_count_for_all() {
     };
     let images = vec![of("a"), of("b"), image("volume", 10)];
     let rig = Rig::changed(policy(90, 80, 0, 0), 1000, 900, images, |options| {
-        options.volumes = Some(std::sync::Arc::new(|| vec!["r.example/volume:1".to_owned()]));
+        options.volumes = Some(std::sync::Arc::new(|| vec!["r.example/volume:1".into()]));
     });
     rig.runtime.put_container(cri_api::Container {
         id: "c".into(),

@@ -51,8 +51,8 @@ impl Survey {
         // A pull that ended a moment ago is that of a container which is about to begin.
         let mut rules = context.rules();
         rules.min_age = min_age.unwrap_or(rules.min_age);
-        let pulls = holds.names(rules.min_age);
-        let always = AlwaysUsed { sandbox_image: &options.sandbox_image, volumes: &volumes, pulls: &pulls };
+        let pulls = holds.images(rules.min_age);
+        let always = AlwaysUsed { sandbox_image: options.sandbox_image.as_ref(), volumes: &volumes, pulls: &pulls };
         let detected = detect_at(&mut state.history, &images, &containers, always, moment);
         Ok(Self { images, containers, detected, layers, rules, at })
     }

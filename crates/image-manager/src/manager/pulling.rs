@@ -12,6 +12,7 @@ use crate::credential_lookup::{CredentialLookup, ResolvedCredentials};
 use crate::gc::human;
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Recheck, Wanted};
+use crate::requested_name::RequestedName;
 use crate::{
     Access, Attempt, Cause, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, Presence, PullFailure,
     PullPolicy, PullTiming, Room, WantedBy,
@@ -41,9 +42,9 @@ impl ImageManager {
         };
         let wanted = || Wanted {
             image: request.image.clone(),
-            recheck: (request.policy == PullPolicy::IfNotPresent).then(|| self.recheck(request, &spec, &found)),
+            recheck: (request.policy == PullPolicy::IfNotPresent).then(|| self.recheck(&image.name, &spec, &found)),
             spec: spec.clone(),
-            reference: image.reference.clone(),
+            reference: image.reference().clone(),
             sandbox: request.sandbox.clone(),
             candidates: Arc::clone(&found.candidates),
             priority: request.priority,
@@ -52,7 +53,7 @@ impl ImageManager {
             mark,
             before: before.clone(),
         };
-        let _hold = self.make_room.as_ref().and_then(|room| room.hold(&spec.image));
+        let _hold = self.make_room.as_ref().and_then(|room| room.hold(&image.reference_or_id()));
         let mut pulled = self.puller.pull(wanted()).await;
         if let (Err(PullFailed::Record(source)), Some(make_room)) = (&pulled, &self.make_room)
             && source.is_disk_full()
@@ -184,23 +185,23 @@ impl ImageManager {
 
     /// Checks the presence again when the pull gets its turn: an earlier pull may have made the image present. If the service
     /// fails, the image is pulled.
-    fn recheck(&self, request: &EnsureImageRequest, spec: &ImageSpec, found: &ResolvedCredentials) -> Recheck {
+    fn recheck(&self, name: &RequestedName<'_>, spec: &ImageSpec, found: &ResolvedCredentials) -> Recheck {
         let (service, records) = (Arc::clone(&self.service), self.records.clone());
-        let (image, spec, candidates) = (request.image.clone(), spec.clone(), Arc::clone(&found.candidates));
+        let (name, spec, candidates) = (name.to_static(), spec.clone(), Arc::clone(&found.candidates));
         Arc::new(move || {
             let (service, records) = (Arc::clone(&service), records.clone());
-            let (image, spec, candidates) = (image.clone(), spec.clone(), Arc::clone(&candidates));
+            let (name, spec, candidates) = (name.clone(), spec.clone(), Arc::clone(&candidates));
             Box::pin(async move {
                 let image_ref = match service.image_status(&spec, false).await {
                     Ok(status) => status.image?.id,
                     Err(error) => {
-                        tracing::debug!(image, %error, "pull without a second look");
+                        tracing::debug!(image = name.text(), %error, "pull without a second check");
                         return None;
                     }
                 };
                 let Some(records) = records else { return Some(image_ref) };
                 let candidates = async || Ok::<_, std::convert::Infallible>(candidates);
-                match records.access(&image, &image_ref, candidates).await {
+                match records.access_to(&name, &image_ref, candidates).await {
                     Ok(Access::Granted(_)) => Some(image_ref),
                     Ok(Access::MustVerify(_)) => None,
                 }

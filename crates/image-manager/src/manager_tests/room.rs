@@ -4,6 +4,7 @@ use base::lock::Mutex;
 
 use async_trait::async_trait;
 use cri_api::{Error, Kind, Reason};
+use oci::ReferenceOrId;
 
 use super::*;
 use crate::gc::{DiskSpace, GcOptions, GcPolicy, ImageGcManager};
@@ -22,8 +23,8 @@ impl MakeRoom for Landlord {
         self.room.clone()
     }
 
-    fn hold(&self, image: &str) -> Option<Hold> {
-        assert_eq!(image, "missing_image:latest");
+    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
+        assert_eq!(*image, "missing_image:latest".into());
         None
     }
 }

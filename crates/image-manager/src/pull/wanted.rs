@@ -25,8 +25,8 @@ pub(crate) struct Wanted {
     pub(crate) image: String,
     /// The image as it is sent to the service.
     pub(crate) spec: ImageSpec,
-    /// The parsed name of `spec`; `None` if only the service can parse it.
-    pub(crate) reference: Option<Reference>,
+    /// The parsed name.
+    pub(crate) reference: Reference,
     /// The pod's sandbox, where there is one.
     pub(crate) sandbox: Option<PodSandboxConfig>,
     /// Credentials to try, in this order; none means one anonymous attempt.
@@ -47,9 +47,9 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Returns the registry of the image; the whole name if it could not be parsed.
+    /// Returns the registry of the image.
     pub(super) fn registry(&self) -> &str {
-        self.reference.as_ref().map_or(self.spec.image.as_str(), Reference::domain)
+        self.reference.domain()
     }
 }
 
@@ -59,7 +59,7 @@ impl Wanted {
     pub(super) fn new(spec: ImageSpec) -> Self {
         Self {
             image: spec.image.clone(),
-            reference: Reference::parse(&spec.image).ok(),
+            reference: Reference::parse(&spec.image).expect("a name"),
             spec,
             sandbox: None,
             candidates: Arc::new([]),

@@ -7,6 +7,7 @@ use oci::{Reference, ReferenceError, bare_name};
 
 use super::pulled::CachedRecord;
 use super::record::{RecordedAccount, RecordedCredentials, RecordedSecret};
+use crate::requested_name::RequestedName;
 use crate::{Access, AccessUnverified, Grant};
 
 /// A check adds no secret to a record that has at least this many.
@@ -35,9 +36,12 @@ pub(super) struct Lesson {
     pub(super) secret: RecordedSecret,
 }
 
-/// Looks for `image` in a record.
-pub(super) fn before_asking<'a>(held: &'a CachedRecord, image: &str) -> Result<Before<'a>, ReferenceError> {
-    let name = bare_name(image)?;
+/// Searches a record for an image.
+pub(super) fn before_asking<'a>(
+    held: &'a CachedRecord,
+    image: &RequestedName<'_>,
+) -> Result<Before<'a>, ReferenceError> {
+    let name = bare_name(image.text())?;
     let mapping = &held.record.mapping;
     if mapping.is_empty() {
         return Ok(Before::Decided(Access::MustVerify(AccessUnverified::NoRecord)));
@@ -46,7 +50,7 @@ pub(super) fn before_asking<'a>(held: &'a CachedRecord, image: &str) -> Result<B
     if exact.is_some_and(|(_, recorded)| recorded.node_pods_accessible) {
         return Ok(Before::Decided(Access::Granted(Grant::NodeAccessible)));
     }
-    let named = Named { exact, others: other_spellings(held, name, exact.is_some()) };
+    let named = Named { exact, others: other_spellings(held, image, name, exact.is_some()) };
     if named.all().any(|(_, recorded)| recorded.node_pods_accessible) {
         return Ok(Before::Decided(Access::Granted(Grant::NodeAccessible)));
     }
@@ -59,16 +63,17 @@ pub(super) fn before_asking<'a>(held: &'a CachedRecord, image: &str) -> Result<B
     Ok(Before::Ask(named))
 }
 
-/// Names of the record that mean the same repository as `name`, apart from `name` itself.
+/// Returns the names in the record that mean the repository of `image`, apart from `name`, the spelling of the request.
 fn other_spellings<'a>(
     held: &'a CachedRecord,
+    image: &RequestedName<'_>,
     name: &str,
     is_recorded: bool,
 ) -> Vec<(&'a str, &'a RecordedCredentials)> {
     if held.record.mapping.len() == usize::from(is_recorded) {
         return Vec::new();
     }
-    let Ok(wanted) = Reference::parse(name).map(|name| name.repository()) else { return Vec::new() };
+    let Some(wanted) = image.reference().map(Reference::repository) else { return Vec::new() };
     held.names()
         .filter(|(other, _, repository)| *other != name && *repository == Some(wanted.as_str()))
         .map(|(other, recorded, _)| (other, recorded))

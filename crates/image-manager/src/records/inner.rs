@@ -18,6 +18,7 @@ use super::pulling::Pulling;
 use super::record::RecordedCredentials;
 use super::stripes::Stripes;
 use super::{RecordsError, VerificationPolicy};
+use crate::requested_name::RequestedName;
 use crate::{Metrics, RecordKind};
 
 /// How many writers may be at work at once, at most. More only wait for the same disk.
@@ -97,7 +98,11 @@ impl Inner {
     ///
     /// Where an intent counts, it is looked up before the record. It is removed after its record is written, so a look-up in
     /// this order that finds neither has missed none.
-    pub(super) fn known_now(&self, image: &str, image_ref: &str) -> Result<Option<RecordState>, RecordsError> {
+    pub(super) fn known_now(
+        &self,
+        image: &RequestedName<'_>,
+        image_ref: &str,
+    ) -> Result<Option<RecordState>, RecordsError> {
         let mut intended = false;
         let policy = self.policy();
         if intents_count(&policy) {
@@ -117,8 +122,12 @@ impl Inner {
     }
 
     /// The same, with waiting.
-    pub(super) async fn known(self: &Arc<Self>, image: &str, image_ref: &str) -> Result<RecordState, RecordsError> {
-        let (image, image_ref) = (image.to_owned(), image_ref.to_owned());
+    pub(super) async fn known(
+        self: &Arc<Self>,
+        image: &RequestedName<'_>,
+        image_ref: &str,
+    ) -> Result<RecordState, RecordsError> {
+        let (image, image_ref) = (image.to_static(), image_ref.to_owned());
         let known = move |inner: &Self| {
             let policy = inner.policy();
             let intended = intents_count(&policy) && inner.intended(&image)?;
@@ -145,13 +154,13 @@ impl Inner {
         intents_count(&self.policy())
     }
 
-    fn intended_now(&self, image: &str) -> Result<Option<bool>, RecordsError> {
-        if self.is_in_flight(image) { Ok(Some(true)) } else { self.pulling.lookup(image) }
+    fn intended_now(&self, image: &RequestedName<'_>) -> Result<Option<bool>, RecordsError> {
+        if self.is_in_flight(image.text()) { Ok(Some(true)) } else { self.pulling.lookup(image) }
     }
 
     /// Blocks.
-    fn intended(&self, image: &str) -> Result<bool, RecordsError> {
-        if self.is_in_flight(image) { Ok(true) } else { self.pulling.exists(image) }
+    fn intended(&self, image: &RequestedName<'_>) -> Result<bool, RecordsError> {
+        if self.is_in_flight(image.text()) { Ok(true) } else { self.pulling.exists(image) }
     }
 
     fn is_in_flight(&self, image: &str) -> bool {

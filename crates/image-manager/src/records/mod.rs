@@ -47,6 +47,7 @@ use std::sync::Arc;
 use credentials::Candidate;
 use tokio::sync::oneshot;
 
+use crate::requested_name::RequestedName;
 use crate::{Access, AccessUnverified, Grant, MustPullResult};
 
 use check::{Before, Named};
@@ -121,6 +122,16 @@ impl PullRecords {
         image_ref: &str,
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
     ) -> Result<Access, E> {
+        self.access_to(&RequestedName::new(image), image_ref, candidates).await
+    }
+
+    /// [`PullRecords::access`] for a name that the caller has parsed or will parse.
+    pub(crate) async fn access_to<E>(
+        &self,
+        image: &RequestedName<'_>,
+        image_ref: &str,
+        candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
+    ) -> Result<Access, E> {
         if image_ref.is_empty() {
             return Ok(Access::MustVerify(AccessUnverified::NoRecord));
         }
@@ -142,7 +153,7 @@ impl PullRecords {
 
     /// The answer of [`PullRecords::access`] where it is known without a pod's credentials and without waiting; nothing is
     /// counted or learnt where it is not.
-    pub(crate) fn access_at_hand(&self, image: &str, image_ref: &str) -> Option<Access> {
+    pub(crate) fn access_at_hand(&self, image: &RequestedName<'_>, image_ref: &str) -> Option<Access> {
         if image_ref.is_empty() {
             return None;
         }
@@ -162,6 +173,16 @@ impl PullRecords {
     pub async fn peek<E>(
         &self,
         image: &str,
+        image_ref: &str,
+        candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
+    ) -> Result<Access, E> {
+        self.peek_at(&RequestedName::new(image), image_ref, candidates).await
+    }
+
+    /// [`PullRecords::peek`] for a name that the caller has parsed or will parse.
+    pub(crate) async fn peek_at<E>(
+        &self,
+        image: &RequestedName<'_>,
         image_ref: &str,
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
     ) -> Result<Access, E> {
@@ -238,7 +259,7 @@ impl PullRecords {
     /// The rules, in the kubelet's order.
     async fn check<E>(
         &self,
-        image: &str,
+        image: &RequestedName<'_>,
         image_ref: &str,
         candidates: impl AsyncFnOnce() -> Result<Arc<[Candidate]>, E>,
     ) -> Result<(Said, Option<check::Lesson>), E> {
@@ -262,15 +283,15 @@ impl PullRecords {
     /// The record that has to be asked; `Err`: what can be said without one.
     fn by_policy(
         &self,
-        image: &str,
+        image: &RequestedName<'_>,
         image_ref: &str,
         known: Result<RecordState, RecordsError>,
     ) -> Result<Arc<CachedRecord>, Said> {
         let RecordState { held, pulled_by_us, policy } = known.map_err(|error| {
-            tracing::error!(%error, image, image_ref, "what is recorded about an image cannot be read");
+            tracing::error!(%error, image = image.text(), image_ref, "what is recorded about an image cannot be read");
             Said::BROKEN
         })?;
-        if let Some(grant) = policy.exempts(image, pulled_by_us) {
+        if let Some(grant) = policy.exempts(image.text(), pulled_by_us) {
             return Err(Said::plainly(Access::Granted(grant)));
         }
         held.ok_or(Said::plainly(Access::MustVerify(AccessUnverified::NoRecord)))
@@ -298,12 +319,12 @@ impl fmt::Debug for PullRecords {
 }
 
 /// The entries to compare with the pod's credentials; `Err`: the answer without them.
-fn by_record<'a>(held: &'a CachedRecord, image: &str) -> Result<Named<'a>, Said> {
+fn by_record<'a>(held: &'a CachedRecord, image: &RequestedName<'_>) -> Result<Named<'a>, Said> {
     match check::before_asking(held, image) {
         Ok(Before::Ask(named)) => Ok(named),
         Ok(Before::Decided(access)) => Err(Said::plainly(access)),
         Err(error) => {
-            tracing::error!(%error, image, "an image name cannot be looked for in its record");
+            tracing::error!(%error, image = image.text(), "an image name cannot be looked for in its record");
             Err(Said::BROKEN)
         }
     }

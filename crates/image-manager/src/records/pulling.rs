@@ -15,6 +15,7 @@ use oci::Reference;
 use super::RecordsError;
 use super::files::{Directory, DirectoryStamp, Lock, Use, is_unshared, share};
 use super::format::{INTENT, Version, decode_intent, encode_intent, file_name};
+use crate::requested_name::RequestedName;
 
 /// How often a file is written again after another process removed it.
 const TRIES: usize = 8;
@@ -77,7 +78,7 @@ impl Pulling {
     }
 
     /// Returns true if an image has an intent, in any spelling; `None` if only the disk can say.
-    pub(super) fn lookup(&self, image: &str) -> Result<Option<bool>, RecordsError> {
+    pub(super) fn lookup(&self, image: &RequestedName<'_>) -> Result<Option<bool>, RecordsError> {
         let stamp = self.directory.stamp()?;
         let intents = {
             let seen = self.seen();
@@ -90,19 +91,20 @@ impl Pulling {
     }
 
     /// The same, with waiting. Blocks.
-    pub(super) fn exists(&self, image: &str) -> Result<bool, RecordsError> {
+    pub(super) fn exists(&self, image: &RequestedName<'_>) -> Result<bool, RecordsError> {
         let intents = self.list()?;
         self.judge(&intents, image)
     }
 
-    fn judge(&self, intents: &Intents, image: &str) -> Result<bool, RecordsError> {
+    fn judge(&self, intents: &Intents, image: &RequestedName<'_>) -> Result<bool, RecordsError> {
         if intents.names.is_empty() && intents.broken.is_empty() {
             return Ok(false);
         }
-        if intents.names.contains(image) || normal(image).is_some_and(|name| intents.names.contains(name.as_str())) {
+        let canonical = || image.reference().map(|reference| reference.clone().canonical().to_string());
+        if intents.names.contains(image.text()) || canonical().is_some_and(|name| intents.names.contains(&*name)) {
             return Ok(true);
         }
-        let file = file_name(image);
+        let file = file_name(image.text());
         match intents.broken.get(&file) {
             Some(what) => Err(self.unreadable(&file, what.clone())),
             None => Ok(false),
@@ -253,7 +255,7 @@ impl Pulling {
     }
 }
 
-/// The form that all spellings of an image have in common.
+/// Returns the form that all spellings of a name have in common, for names that were read from a file or listed by a runtime.
 pub(super) fn normal(image: &str) -> Option<String> {
     Reference::parse(image).ok().map(|reference| reference.canonical().to_string())
 }

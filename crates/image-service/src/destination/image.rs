@@ -91,20 +91,22 @@ pub(crate) fn chain(diff_ids: &[Digest]) -> Vec<ChainLink> {
 /// Names to record for an image, in normal form.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Names {
-    pub(crate) tag: Option<String>,
-    pub(crate) repo_digest: Option<String>,
+    pub(crate) tag: Option<Reference>,
+    pub(crate) repo_digest: Option<Reference>,
 }
 
 impl Names {
     /// Returns the names of an image that was pulled by `reference`, which the registry resolved to this digest.
     pub(crate) fn of_pull(reference: &Reference, resolved: &Digest) -> Self {
         match reference.digest() {
-            Some(_) => Self { tag: None, repo_digest: Some(reference.to_string()) },
-            None => Self {
-                tag: Some(reference.to_string()),
-                repo_digest: Some(reference.at_digest(resolved.clone()).to_string()),
-            },
+            Some(_) => Self { tag: None, repo_digest: Some(reference.clone()) },
+            None => Self { tag: Some(reference.clone()), repo_digest: Some(reference.at_digest(resolved.clone())) },
         }
+    }
+
+    /// Returns the names as a runtime records them.
+    pub(crate) fn texts(&self) -> Vec<String> {
+        [&self.tag, &self.repo_digest].into_iter().flatten().map(ToString::to_string).collect()
     }
 }
 

@@ -48,7 +48,7 @@ impl Destination for OwnStore {
     }
 
     async fn find_unchanged(&self, new: &NewImage) -> Result<Option<Vec<u8>>> {
-        let present = self.content.find_whole(new.id().to_string()).await?;
+        let present = self.content.find_whole(new.id().clone().into()).await?;
         Ok(present.filter(|present| is_unchanged(present, new)).map(|present| present.config.to_vec()))
     }
 
@@ -60,7 +60,9 @@ impl Destination for OwnStore {
 
 /// Returns true if a pull of `new` would change nothing of a present image.
 fn is_unchanged(present: &ImageRecord, new: &NewImage) -> bool {
-    let has = |names: &BTreeSet<String>, name: &Option<String>| name.as_ref().is_none_or(|name| names.contains(name));
+    let has = |names: &BTreeSet<String>, name: &Option<Reference>| {
+        name.as_ref().is_none_or(|name| names.contains(&name.to_string()))
+    };
     present.manifest_digest == new.chosen.raw.digest
         && new.chosen.indexes.first().is_none_or(|index| present.index.as_deref() == Some(index))
         && has(&present.tags, &new.names.tag)

@@ -16,5 +16,5 @@ pub(super) async fn by_digest(parts: &EngineParts, reference: &Reference) -> Res
     let runs = |image: &ImageRecord| {
         ImageConfig::parse(&image.config).is_ok_and(|config| runs_on(&config, &parts.options.platform))
     };
-    Ok(parts.policy.find_usable(reference.to_string()).await?.filter(runs).map(|image| image.id))
+    Ok(parts.policy.find_usable(reference.clone().into()).await?.filter(runs).map(|image| image.id))
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
-use oci::{Digest, Reference};
+use oci::Digest;
 use serde::{Deserialize, Serialize};
 use signature::Signature;
 use store::ImageRecord;
@@ -88,7 +88,7 @@ impl Evidence {
 /// The digests that an image which is here goes by: its manifest's, its index's, and those that it was recorded under.
 fn digests(image: &ImageRecord) -> Vec<Digest> {
     let mut digests = vec![image.manifest_digest.clone()];
-    let recorded = image.repo_digests.iter().filter_map(|name| Reference::parse(name).ok()?.digest().cloned());
+    let recorded = image.references().filter_map(|name| name.digest().cloned());
     for digest in image.index_digest.iter().cloned().chain(recorded) {
         if !digests.contains(&digest) {
             digests.push(digest);

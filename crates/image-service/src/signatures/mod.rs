@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cri_api::{Error, Result};
-use oci::{Digest, Reference, RegistryAuth};
+use oci::{Digest, Reference, ReferenceOrId, RegistryAuth};
 use registry::{Client, Repository};
 use signature::{Check, Demand, Rule, Signature};
 use store::ImageRecord;
@@ -82,13 +82,12 @@ impl PolicyFile {
 
 impl PolicyFile {
     /// Returns why the policy does not accept a present image by this name or ID. Blocks.
-    fn objection_to(&self, image: &ImageRecord, text: &str) -> Result<Option<Error>> {
+    fn objection_to(&self, image: &ImageRecord, named: &ReferenceOrId) -> Result<Option<Error>> {
         let evidence = Arc::new(Evidence::of(image));
-        if let Some(name) = name_in(image, text) {
+        if let Some(name) = name_in(image, named) {
             return self.objection(vec![(Some(name), evidence)]);
         }
-        let all = image.tags.iter().chain(&image.repo_digests).filter_map(|name| Reference::parse(name).ok());
-        let all: Vec<Claim> = all.map(|name| (Some(name), Arc::clone(&evidence))).collect();
+        let all: Vec<Claim> = image.references().map(|name| (Some(name), Arc::clone(&evidence))).collect();
         self.objection(if all.is_empty() { vec![(None, evidence)] } else { all })
     }
 }
@@ -121,16 +120,16 @@ impl ImagePolicy {
     }
 
     /// Returns the image with this name or ID if it is whole and the policy accepts it: by this name, or by any of its names if
-    /// the text is an ID.
-    pub(crate) async fn find_usable(&self, text: String) -> Result<Option<ImageRecord>> {
-        let Some(image) = self.content.find_whole(text.clone()).await? else { return Ok(None) };
+    /// it is given by ID.
+    pub(crate) async fn find_usable(&self, named: ReferenceOrId) -> Result<Option<ImageRecord>> {
+        let Some(image) = self.content.find_whole(named.clone()).await? else { return Ok(None) };
         let Some(policy) = self.file.clone() else { return Ok(Some(image)) };
         self.content
             .background
-            .run(move || match policy.objection_to(&image, &text)? {
+            .run(move || match policy.objection_to(&image, &named)? {
                 None => Ok(Some(image)),
                 Some(why) => {
-                    tracing::debug!(image = text, reason = %why, "signature policy refuses a present image");
+                    tracing::debug!(image = named.as_str(), reason = %why, "signature policy refuses a present image");
                     Ok(None)
                 }
             })
@@ -142,8 +141,8 @@ impl ImagePolicy {
     ///
     /// # Errors
     /// The policy cannot be read.
-    pub(crate) fn objection_to_use(&self, image: &ImageRecord, text: &str) -> Result<Option<Error>> {
-        self.file.as_ref().map_or(Ok(None), |policy| policy.objection_to(image, text))
+    pub(crate) fn objection_to_use(&self, image: &ImageRecord, named: &ReferenceOrId) -> Result<Option<Error>> {
+        self.file.as_ref().map_or(Ok(None), |policy| policy.objection_to(image, named))
     }
 
     /// Returns the check of an image by this name that is repeated right before its commit.
@@ -199,9 +198,9 @@ impl FinalCheck {
     }
 }
 
-/// Returns the text as a name of the image; `None` if it is not one of its names.
-fn name_in(image: &ImageRecord, text: &str) -> Option<Reference> {
-    let name = Reference::parse(text).ok()?.canonical();
+/// Returns the name by which the image is given; `None` if it does not have it.
+fn name_in(image: &ImageRecord, named: &ReferenceOrId) -> Option<Reference> {
+    let name = named.reference()?.clone().canonical();
     let spelled = name.to_string();
     (image.tags.contains(&spelled) || image.repo_digests.contains(&spelled)).then_some(name)
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use cri_api::Result;
 use cri_api::engine::{Compress, ExportOptions, Format};
-use oci::{Algorithm, Descriptor, Digest, Document, Hasher, media_type};
+use oci::{Algorithm, Descriptor, Digest, Document, Hasher, ReferenceOrId, media_type};
 use serde_json::json;
 use store::{Layer, Store};
 use tokio_util::sync::CancellationToken;
@@ -38,7 +38,8 @@ impl Engine {
         let token = self.0.in_flight.child_token();
         // Dropping the future ends the thread.
         let _guard = token.clone().drop_guard();
-        let (content, images, target) = (Arc::clone(&self.0.content), images.to_vec(), path.to_owned());
+        let (content, target) = (Arc::clone(&self.0.content), path.to_owned());
+        let images: Vec<ReferenceOrId> = images.iter().map(ReferenceOrId::parse).collect();
         let exported = self.0.content.background.run(move || {
             let export = Export {
                 store: &content.store,
@@ -70,7 +71,7 @@ pub(super) struct Export<'a> {
 pub(super) type AsPulled = Option<(Descriptor, File)>;
 
 impl Export<'_> {
-    fn run(mut self, images: &[String], path: &Path) -> Result<()> {
+    fn run(mut self, images: &[ReferenceOrId], path: &Path) -> Result<()> {
         let packed = matches!(self.options.compress, Compress::AsPulledOrGzip | Compress::Gzip | Compress::Zstd);
         if self.options.format == Format::DockerArchive && packed {
             return Err(invalid("layers of a docker archive are not compressed"));

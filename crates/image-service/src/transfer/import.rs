@@ -232,7 +232,7 @@ impl EngineParts {
         archived: &[Signature],
     ) -> Result<Vec<Signature>> {
         let Some(guard) = self.policy.guard(name).await? else { return Ok(Vec::new()) };
-        let present = self.content.find(image.manifest.manifest.config.digest.to_string()).await?;
+        let present = self.content.find(image.manifest.manifest.config.digest.clone().into()).await?;
         let mut signatures = present.map(|image| evidence::of(&image)).unwrap_or_default();
         signatures.extend_from_slice(archived);
         let digests = image.manifest.signed_digests(&image.resolved);
@@ -262,8 +262,8 @@ fn check_digests(names: &BTreeSet<Reference>, chosen: &ChosenManifest) -> Result
 fn record(name: &Reference, manifest: Option<&Digest>) -> Names {
     match manifest {
         Some(manifest) => Names::of_pull(name, manifest),
-        None if name.digest().is_some() => Names { tag: None, repo_digest: Some(name.to_string()) },
-        None => Names { tag: Some(name.to_string()), repo_digest: None },
+        None if name.digest().is_some() => Names { tag: None, repo_digest: Some(name.clone()) },
+        None => Names { tag: Some(name.clone()), repo_digest: None },
     }
 }
 

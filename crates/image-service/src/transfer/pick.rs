@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use cri_api::Result;
 use cri_api::engine::Platforms;
-use cri_api::{Error, Kind, Result};
-use oci::{Digest, Document, ImageConfig, Manifest, Reference};
+use oci::{Digest, Document, ImageConfig, Manifest, ReferenceOrId};
 use store::{ImageRecord, Layer, Store};
 
 use crate::error::{self, damaged};
@@ -35,12 +35,13 @@ pub(super) struct Picker<'a> {
 
 impl Picker<'_> {
     /// Looks the images up; several names of one image are one group.
-    pub(super) fn pick(&self, images: &[String]) -> Result<Vec<PickedGroup>> {
+    pub(super) fn pick(&self, images: &[ReferenceOrId]) -> Result<Vec<PickedGroup>> {
         let mut picked: BTreeMap<Vec<Digest>, PickedGroup> = BTreeMap::new();
-        for text in images {
-            let record = self.store.resolve(text).map_err(|e| error::from_resolve(self.store.root(), &e))?;
-            let record = record.ok_or_else(|| Error::new(Kind::NotFound, format!("image {text:?} is not present")))?;
-            let name = Reference::parse(text).ok().map(|r| r.canonical().to_string());
+        for named in images {
+            let text = named.as_str();
+            let record = self.store.resolve(named).map_err(|e| error::from_resolve(self.store.root(), &e))?;
+            let record = record.ok_or_else(|| error::absent(named))?;
+            let name = named.reference().map(|reference| reference.clone().canonical().to_string());
             let names = match name.filter(|name| record.tags.contains(name)) {
                 Some(name) => BTreeSet::from([name]),
                 None => record.tags.clone(),

@@ -193,7 +193,7 @@ async fn a_hostile_image_reaches_nothing_outside() {
         let status = node.status("crafty:v1").await.expect("is there");
         assert_eq!((status.uid, status.username.as_str()), (None, "4294967296"), "beyond int32 it is no uid");
         let store = node.engine.store();
-        let record = store.resolve(&node.name("crafty:v1")).expect("resolves").expect("is there");
+        let record = store.resolve(&node.name("crafty:v1").into()).expect("resolves").expect("is there");
         let target = node.directory.path().join("target");
         fs::create_dir(&target).expect("creates");
         store.mount_image(&record, &target, None).expect("mounts");

@@ -39,7 +39,7 @@ async fn the_hosts_platform_is_chosen_and_the_index_digest_recorded() {
     }
     // By the manifest's own digest it is the same image, and what was known of its index is kept.
     let id = node.pull(&format!("app@{}", images[2].digest())).await.expect("pulls");
-    let record = node.engine.store().resolve(&id).expect("resolves").expect("is there");
+    let record = node.engine.store().resolve(&id.as_str().into()).expect("resolves").expect("is there");
     assert_eq!(record.repo_digests.len(), 3, "{:?}", record.repo_digests);
     assert!(record.index.is_some());
 }

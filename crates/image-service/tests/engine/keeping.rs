@@ -75,7 +75,7 @@ async fn an_export_is_what_was_pulled() {
     let (files, bytes) = kept(&node);
     assert_eq!(files, 2);
     let totals = node.engine.store().totals().expect("totals");
-    let record = node.engine.store().resolve(&id).expect("resolves").expect("there");
+    let record = node.engine.store().resolve(&id.as_str().into()).expect("resolves").expect("there");
     assert_eq!((totals.blobs, record.blobs.len(), totals.bytes), (2, 2, record.size));
     assert!(bytes > 290_000 && record.size > bytes + 350_000, "{bytes} of {}", record.size);
 
@@ -101,7 +101,7 @@ async fn an_export_is_what_was_pulled() {
     for path in [&layout, &archive] {
         let imported = to.engine.import(path, ImportOptions::default()).await.expect("imports").images;
         assert_eq!(imported[0].id, id);
-        let record = to.engine.store().resolve(&id).expect("resolves").expect("there");
+        let record = to.engine.store().resolve(&id.as_str().into()).expect("resolves").expect("there");
         assert_eq!((record.manifest_digest, record.blobs.len()), (image.digest().clone(), 2));
     }
     node.engine.remove_image(&ImageSpec::new(id)).await.expect("removes");
@@ -237,6 +237,6 @@ async fn switched_on_and_off() {
     let other = crate::support::image().layer(image.layers[0].clone()).layer(layer("o/o", 9, 1000)).build();
     registry.push("other", "v1", &other);
     let other = pull(&engine, "other:v1").await;
-    assert_eq!(engine.store().resolve(&other).expect("resolves").expect("there").blobs.len(), 1);
+    assert_eq!(engine.store().resolve(&other.as_str().into()).expect("resolves").expect("there").blobs.len(), 1);
     assert_eq!(engine.store().totals().expect("totals").blobs, 2);
 }

@@ -469,7 +469,7 @@ async fn by_id_the_policy_is_asked_as_by_name() {
             node.pull(name).await.expect("nothing is demanded");
         }
         let store = node.engine.store();
-        let record = store.resolve(&id).expect("resolves").expect("is here");
+        let record = store.resolve(&id.as_str().into()).expect("resolves").expect("is here");
         assert!(record.tags.is_empty() && record.repo_digests.iter().all(|name| name.ends_with(&digest.to_string())));
         assert!(is_here(&signed, &id).await);
         fs::write(signed.path("policy.json"), r#"{"default":[{"type":"reject"}]}"#).expect("writes");
@@ -494,7 +494,7 @@ async fn an_image_without_a_name_is_used_as_the_default_says() {
     let archive = signed.path("archive");
     image.write_layout(&archive, "v1").expect("writes");
     signed.node.engine.import(&archive, ImportOptions::default()).await.expect("imports");
-    let record = signed.node.engine.store().resolve(&id).expect("resolves").expect("is here");
+    let record = signed.node.engine.store().resolve(&id.as_str().into()).expect("resolves").expect("is here");
     assert!(record.tags.is_empty() && record.repo_digests.is_empty(), "it has no name");
     for (policy, want) in [(accept, true), (reject, false), (&demand, false), (everything, true)] {
         fs::write(signed.path("policy.json"), policy).expect("writes");

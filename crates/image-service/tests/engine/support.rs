@@ -79,7 +79,7 @@ impl Node {
     pub(crate) fn view(&self, text: &str) -> View {
         let store = self.engine.store();
         let lease = store.lease();
-        let stack = store.stack(&lease, text).expect("readable").expect("is there");
+        let stack = store.stack(&lease, &text.into()).expect("readable").expect("is there");
         View::open(store.root(), &stack).expect("opens")
     }
 
@@ -93,7 +93,7 @@ impl Node {
     /// Changes one bit of a file of the image, in the layer of that number from below.
     pub(crate) fn damage(&self, id: &str, layer: usize, path: &str) {
         let store = self.engine.store();
-        let record = store.resolve(id).expect("resolves").expect("there");
+        let record = store.resolve(&id.into()).expect("resolves").expect("there");
         let place = store.layer_directories(&record).expect("directories").swap_remove(layer);
         let file = if place.is_dir() { place.join(path) } else { place };
         let content = self.file(id, path).expect("a file");

@@ -71,7 +71,7 @@ fn tree(view: &View) -> Vec<File> {
 /// The layers' own trees, whiteouts included.
 fn trees(node: &Node, id: &str) -> Vec<Vec<File>> {
     let store = node.engine.store();
-    let record = store.resolve(id).expect("resolves").expect("is there");
+    let record = store.resolve(&id.into()).expect("resolves").expect("is there");
     let layers = store.image_layers(&record).expect("layers");
     layers.iter().map(|layer| tree(&node.view(&layer.diff_id.to_string()))).collect()
 }

@@ -21,7 +21,7 @@ pub(super) struct Checked {
 pub(super) async fn check(app: &App, keyring: &Keyring, image: &str, requester: &Requester) -> Outcome<Checked> {
     let mut checked = Checked { credentials: Vec::new(), refused: Vec::new() };
     let Ok(reference) = Reference::parse(image) else { return Ok(checked) };
-    let found = keyring.candidates(image, requester).await;
+    let found = keyring.candidates(&reference, requester).await;
     let found = found.map_err(|error| Failure::failed(format!("{image}: {}", chain(&error))))?;
     let registries = registries(&app.config, &app.environment.proxies);
     let all = found.candidates.into_iter().map(|candidate| (candidate.source.to_string(), Some(candidate.auth)));

@@ -143,7 +143,8 @@ async fn logged_in(app: &App, args: &Login, location: &Location) -> Outcome<Opti
         config.credentials.docker_config_paths = Some(vec![file.clone()]);
     }
     let keyring = manager::user_keyring(&config, &app.environment).await?;
-    let found = keyring.candidates(&format!("{}/any", location.key), &Requester::default()).await;
+    let any = Reference::parse(&format!("{}/any", location.key)).map_err(|error| Failure::failed(chain(&error)))?;
+    let found = keyring.candidates(&any, &Requester::default()).await;
     let found = found.map_err(|error| Failure::failed(chain(&error)))?;
     Ok(found.candidates.into_iter().map(|candidate| candidate.auth).find(|auth| !auth.is_anonymous()))
 }

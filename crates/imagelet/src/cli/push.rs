@@ -167,7 +167,7 @@ impl Job<'_> {
     async fn push_with_any(&self) -> Outcome<Pushed> {
         let to = self.to.to_string();
         let keyring = manager::user_keyring(&self.app.config, &self.app.environment).await?;
-        let found = keyring.candidates(&to, &Requester::default()).await;
+        let found = keyring.candidates(&self.to, &Requester::default()).await;
         let found = found.map_err(|error| Failure::failed(chain(&error)))?;
         for note in &found.notes {
             tracing::warn!("{to}: {note}");

@@ -49,7 +49,7 @@ pub(crate) fn of_images(config: &Config, endpoint: &str) -> GcOptions {
             max_age: age(gc.max_age),
         },
         keep: keep::rules(&gc.keep),
-        sandbox_image: gc.sandbox_image.clone(),
+        sandbox_image: (!gc.sandbox_image.is_empty()).then(|| gc.sandbox_image.as_str().into()),
         directory: Some(directory(&config.root, endpoint)),
         durable: config.engine.durability == Durability::Full,
         settle: SETTLE,

@@ -32,8 +32,8 @@ impl Store {
     pub fn commit_image(&self, lease: &Lease, commit: ImageCommit) -> Result<ImageRecord, CommitError> {
         let id = Digest::sha256(&commit.config);
         check_config(&id, &commit)?;
-        let tag = commit.tag.as_deref().map(images::tag_name).transpose()?;
-        let repo_digest = commit.repo_digest.as_deref().map(images::digest_name).transpose()?;
+        let tag = commit.tag.as_ref().map(images::tag_name).transpose()?;
+        let repo_digest = commit.repo_digest.as_ref().map(images::digest_name).transpose()?;
         verify_digests::verify(&commit, repo_digest.as_deref())?;
 
         self.maintenance.tidy_up();

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use oci::Reference;
+
 use super::*;
 use crate::options::OpenOptions;
 use crate::store::Store;
@@ -35,14 +37,14 @@ fn a_transaction_that_fails_leaves_the_store_as_before() {
     let lease = store.lease();
     let lower = Tar::new().dir("d/").file("d/a", "aaa");
     let (config, layers) = sources(&store, &lease, std::slice::from_ref(&lower));
-    let tag = Some("docker.io/library/a:1".to_owned());
-    let commit = ImageCommit { config, layers, tag, ..ImageCommit::default() };
+    let tag = Some(Reference::parse("docker.io/library/a:1").expect("a name"));
+    let commit = ImageCommit { config, layers, tag: tag.clone(), ..ImageCommit::default() };
     let first = store.commit_image(&lease, commit).expect("commits");
     let totals = store.totals().expect("readable");
 
     // The upper layer depends on the lower one: its directories have been changed by the time of the failure.
     let (config, layers) = sources(&store, &lease, &[lower, Tar::new().file("d/b", "bbb")]);
-    let commit = ImageCommit { config, layers, tag: first.tags.first().cloned(), ..ImageCommit::default() };
+    let commit = ImageCommit { config, layers, tag, ..ImageCommit::default() };
     fail(true);
     let error = store.commit_image(&lease, commit.clone()).expect_err("the database cannot write");
     assert!(matches!(error, CommitError::Store(StoreError::Database(_))), "{error:?}");

@@ -1,6 +1,6 @@
 //! The layers of an image or a single layer, leased for a view.
 
-use oci::{Digest, Document};
+use oci::{Digest, Document, ReferenceOrId};
 
 use crate::disk::layer::LayerId;
 use crate::error::{ResolveError, StoreError};
@@ -12,17 +12,16 @@ use crate::view::Stack;
 use crate::view::stack::{StackLayer, stack};
 
 impl Store {
-    /// Returns the layers that `text` refers to: an image by name or id, or one layer by its diff id or by the digest under which
-    /// a manifest names it. Leased, so that they stay until `lease` is dropped. `None` if there is no such object, or it is not
-    /// whole.
+    /// Returns the layers of an image, by reference or ID, or one layer, by its diff ID or by the digest under which a manifest
+    /// names it. They are leased, so that they stay until `lease` is dropped. `None` if the object is absent or not whole.
     ///
     /// # Errors
     /// As for [`Store::resolve`].
-    pub fn stack(&self, lease: &Lease, text: &str) -> Result<Option<Stack>, ResolveError> {
+    pub fn stack(&self, lease: &Lease, named: &ReferenceOrId) -> Result<Option<Stack>, ResolveError> {
         let mut leases = self.maintenance.lease_table();
-        let found = match self.resolve(text)? {
+        let found = match self.resolve(named)? {
             Some(image) => Some((Some(image.id.clone()), self.layers.image_layers(&image)?)),
-            None => self.one_layer(text)?.map(|layer| (None, vec![layer])),
+            None => self.one_layer(named)?.map(|layer| (None, vec![layer])),
         };
         let Some((image, layers)) = found else { return Ok(None) };
         let shown = stack(&layers);
@@ -37,13 +36,14 @@ impl Store {
         Ok(Some(Stack { image, layers, owners_on_disk: self.layers.privileged }))
     }
 
-    fn one_layer(&self, text: &str) -> Result<Option<Layer>, StoreError> {
-        let Ok(digest) = text.parse::<Digest>() else { return Ok(None) };
+    fn one_layer(&self, named: &ReferenceOrId) -> Result<Option<Layer>, StoreError> {
+        // Unlike an image ID, the digest of a layer is given with its algorithm.
+        let Some(digest) = named.id().filter(|_| named.as_str().contains(':')) else { return Ok(None) };
         let layers = self.catalog.db.read(|records| records.layers())?;
-        if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == digest && !entry.damaged) {
+        if let Some((id, entry)) = layers.iter().find(|(_, entry)| entry.diff_id == *digest && !entry.damaged) {
             return Ok(Some(entry.layer(*id)));
         }
-        let id = self.images()?.iter().find_map(|image| named_in(image, &digest));
+        let id = self.images()?.iter().find_map(|image| named_in(image, digest));
         Ok(id.and_then(|id| layers.iter().find(|(known, _)| *known == id)).map(|(id, entry)| entry.layer(*id)))
     }
 }

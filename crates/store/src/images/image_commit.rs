@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use oci::Digest;
+use oci::{Digest, Reference};
 
 use crate::content::blobs::NewBlob;
 use crate::ingest::layer::UnpackedLayer;
@@ -44,10 +44,10 @@ pub struct ImageCommit {
     /// The indexes by which the manifest was found, the outermost first; that one is kept. Without any, the one by which the
     /// same manifest was found earlier stays.
     pub indexes: Vec<Vec<u8>>,
-    /// The tag that it is to have: `name:tag`.
-    pub tag: Option<String>,
+    /// The tag that it gets: `name:tag`.
+    pub tag: Option<Reference>,
     /// The digest by which it was found: `name@digest`, which must be that of the manifest or of one of the indexes.
-    pub repo_digest: Option<String>,
+    pub repo_digest: Option<Reference>,
     /// The layers, lowest first.
     pub layers: Vec<LayerSource>,
     /// Blobs of its layers to keep, in addition to those that the store has. A blob that the manifest does not name is not kept.

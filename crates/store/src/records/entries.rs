@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use oci::Digest;
+use oci::{Digest, Reference};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -166,6 +166,14 @@ pub struct ImageRecord {
     pub pinned: bool,
     /// Texts that the caller of the commit has stored with it, by name.
     pub annotations: BTreeMap<String, String>,
+}
+
+impl ImageRecord {
+    /// Parses the names with a tag, then those with a digest. Names whose host has no normal form, which earlier versions recorded,
+    /// are left out.
+    pub fn references(&self) -> impl Iterator<Item = Reference> {
+        self.tags.iter().chain(&self.repo_digests).filter_map(|name| Reference::parse(name).ok())
+    }
 }
 
 /// Sums over all content of a store.

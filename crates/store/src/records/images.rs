@@ -1,18 +1,14 @@
-//! Reads image records, assigns names, and finds the image of a text: an ID, the beginning of an ID, or a name in any spelling. A
-//! name that exists wins over the beginning of an ID, as in containerd.
+//! Reads image records, assigns names, and finds an image by its ID, the beginning of its ID, or a reference. A name that exists
+//! has precedence over the beginning of an ID, as in containerd.
 
 use std::collections::BTreeSet;
 
-use oci::{Digest, Reference};
+use oci::{Digest, Reference, ReferenceOrId};
 
 use crate::error::{ResolveError, StoreError};
 use crate::records::catalog::Catalog;
 use crate::records::entries::{ImageEntry, ImageRecord};
 use crate::records::tables::{DocumentKind, Records, RecordsMut};
-
-/// Fewer digits than this are no id.
-const SHORTEST_PREFIX: usize = 3;
-const ID_DIGITS: usize = 64;
 
 /// Returns the bytes on disk of an image: documents, layers and kept blobs.
 pub(crate) fn size_of(records: &impl Records, image: &ImageEntry) -> Result<u64, StoreError> {
@@ -92,53 +88,40 @@ pub(crate) fn take_name(transaction: &impl RecordsMut, id: &Digest, name: &str) 
     transaction.put_name(name, id)
 }
 
-/// `name` in normal form, with a tag.
-pub(crate) fn tag_name(name: &str) -> Result<String, StoreError> {
-    let reference = parse(name)?;
-    if reference.digest().is_some() {
-        return Err(StoreError::UnsuitableName { name: name.to_owned(), why: "has a digest, and cannot be a tag" });
+/// Returns the recorded form of a tag: in normal form, with the default tag where there is none.
+pub(crate) fn tag_name(name: &Reference) -> Result<String, StoreError> {
+    if name.digest().is_some() {
+        return Err(StoreError::UnsuitableName { name: name.to_string(), why: "has a digest, and cannot be a tag" });
     }
-    Ok(reference.with_default_tag().to_string())
+    Ok(name.clone().with_default_tag().to_string())
 }
 
-/// `name` in normal form, with a digest and without a tag.
-pub(crate) fn digest_name(name: &str) -> Result<String, StoreError> {
-    let reference = parse(name)?;
-    if reference.digest().is_none() {
-        return Err(StoreError::UnsuitableName { name: name.to_owned(), why: "has no digest" });
+/// Returns the recorded form of a name with a digest: in normal form, without a tag.
+pub(crate) fn digest_name(name: &Reference) -> Result<String, StoreError> {
+    if name.digest().is_none() {
+        return Err(StoreError::UnsuitableName { name: name.to_string(), why: "has no digest" });
     }
-    Ok(reference.canonical().to_string())
+    Ok(name.clone().canonical().to_string())
 }
 
-fn parse(name: &str) -> Result<Reference, StoreError> {
-    Reference::parse(name).map_err(|source| StoreError::InvalidName { name: name.to_owned(), source })
-}
-
-pub(crate) fn find_id(records: &impl Records, text: &str) -> Result<Option<Digest>, ResolveError> {
-    // A whole id is never taken for anything else.
-    let whole = if is_hex(text) && text.len() == ID_DIGITS { format!("sha256:{text}") } else { text.to_owned() };
-    if let Ok(id) = whole.parse::<Digest>() {
-        return Ok(records.image(&id)?.map(|_| id));
+/// Returns the ID of the image that is named so.
+pub(crate) fn find_id(records: &impl Records, named: &ReferenceOrId) -> Result<Option<Digest>, ResolveError> {
+    // A whole ID is never taken for anything else.
+    if let Some(id) = named.id() {
+        return Ok(records.image(id)?.map(|_| id.clone()));
     }
-    if let Ok(reference) = Reference::parse(text) {
-        let name = reference.canonical().to_string();
+    if let Some(reference) = named.reference() {
+        let name = reference.clone().canonical().to_string();
         if let Some(id) = records.name(&name)? {
-            // A digest that the image was never verified to have leads nowhere, and not on to an id.
+            // A name whose digest the image was never verified to have finds nothing, and is not tried as an ID.
             let is_foreign = records.image(&id)?.is_some_and(|image| !image.may_use(&name));
             return Ok((!is_foreign).then_some(id));
         }
     }
-    let prefix = text.strip_prefix("sha256:").unwrap_or(text);
-    if prefix.len() < SHORTEST_PREFIX || !is_hex(prefix) {
-        return Ok(None);
-    }
+    let Some(prefix) = named.id_prefix() else { return Ok(None) };
     let mut ids = records.image_ids_from(&format!("sha256:{prefix}"))?;
     match ids.len() {
         0 | 1 => Ok(ids.pop()),
-        _ => Err(ResolveError::Ambiguous { prefix: text.to_owned(), ids }),
+        _ => Err(ResolveError::Ambiguous { prefix: named.to_string(), ids }),
     }
-}
-
-fn is_hex(text: &str) -> bool {
-    text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
 }

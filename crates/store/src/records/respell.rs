@@ -94,7 +94,7 @@ mod tests {
             let commit = ImageCommit {
                 config: config.into_bytes(),
                 manifest: age.to_string().into_bytes(),
-                tag: Some(tag.to_owned()),
+                tag: Some(Reference::parse(tag).expect("a name")),
                 created_at_unix_nanos: age,
                 ..ImageCommit::default()
             };
@@ -112,7 +112,7 @@ mod tests {
         ] {
             name_as_before(&store, id, name);
         }
-        assert_eq!(store.resolve("LOCALHOST:05999/app:1").expect("resolves"), None);
+        assert_eq!(store.resolve(&"LOCALHOST:05999/app:1".into()).expect("resolves"), None);
         drop(store);
 
         let store = open();
@@ -123,7 +123,11 @@ mod tests {
             ("r.example/app:new", &new),
             (by_digest.as_str(), &old),
         ] {
-            assert_eq!(store.resolve(name).expect("resolves").map(|image| image.id).as_ref(), Some(id), "{name}");
+            assert_eq!(
+                store.resolve(&name.into()).expect("resolves").map(|image| image.id).as_ref(),
+                Some(id),
+                "{name}"
+            );
         }
         let tags = |id: &Digest| store.image(id).expect("reads").expect("is here").tags.into_iter().collect::<Vec<_>>();
         assert_eq!(tags(&old), ["127.1:5999/app:1", "localhost:5999/app:1", "r.example/app:old"]);

@@ -1,11 +1,11 @@
-//! Operations on the records of images: listing, tags, annotations, pins, and resolving a text to an image.
+//! Operations on the records of images: listing, tags, annotations, pins, and resolving a reference or ID to an image.
 
 use crate::error::{ResolveError, StoreError};
 use crate::records::entries::ImageRecord;
 use crate::records::images::{assemble, find_id, load, tag_name, take_name};
 use crate::records::tables::{Records, RecordsMut};
 use crate::store::Store;
-use oci::Digest;
+use oci::{Digest, Reference, ReferenceOrId};
 use std::collections::{BTreeMap, BTreeSet};
 
 impl Store {
@@ -28,12 +28,11 @@ impl Store {
         self.catalog.db.read(|records| load(records, id))
     }
 
-    /// Gives an image one more name, which another image loses if it had it. `name` is taken in any spelling, and gets
-    /// the default tag where it has none.
+    /// Gives an image one more name, which another image loses if it had it. `name` gets the default tag where it has none.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or a name that is none or has a digest.
-    pub fn tag(&self, id: &Digest, name: &str) -> Result<(), StoreError> {
+    /// [`StoreError::NotFound`], or a name with a digest.
+    pub fn tag(&self, id: &Digest, name: &Reference) -> Result<(), StoreError> {
         let tag = tag_name(name)?;
         self.catalog.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
@@ -43,13 +42,13 @@ impl Store {
         })
     }
 
-    /// Takes names from an image, which stays with its other names or with none. Digests of repositories stay. Names are taken
-    /// in any spelling. Returns those that it had, in normal form.
+    /// Removes names from an image, which stays with its other names or with none. Names with a digest stay. Returns the removed
+    /// names, in normal form.
     ///
     /// # Errors
-    /// [`StoreError::NotFound`], or a name that is none or has a digest; nothing is taken then.
-    pub fn untag(&self, id: &Digest, names: &[String]) -> Result<Vec<String>, StoreError> {
-        let tags = names.iter().map(|name| tag_name(name)).collect::<Result<BTreeSet<_>, _>>()?;
+    /// [`StoreError::NotFound`], or a name with a digest; nothing is removed then.
+    pub fn untag(&self, id: &Digest, names: &[Reference]) -> Result<Vec<String>, StoreError> {
+        let tags = names.iter().map(tag_name).collect::<Result<BTreeSet<_>, _>>()?;
         self.catalog.db.write(|transaction| {
             let mut entry = transaction.image(id)?.ok_or_else(|| StoreError::NotFound(id.clone()))?;
             let mut taken = Vec::new();
@@ -88,17 +87,17 @@ impl Store {
         })
     }
 
-    /// The image that `text` means: an id with or without `sha256:`, `name`, `name:tag`, `name@digest`,
-    /// `name:tag@digest` (the digest decides), or the beginning of an id, of three digits or more.
+    /// Returns the image with this ID, this reference (with a tag and a digest, the digest decides), or an ID that begins so.
     ///
     /// # Errors
     /// [`ResolveError::Empty`], [`ResolveError::Ambiguous`], or the database could not be read.
-    pub fn resolve(&self, text: &str) -> Result<Option<ImageRecord>, ResolveError> {
+    pub fn resolve(&self, named: &ReferenceOrId) -> Result<Option<ImageRecord>, ResolveError> {
+        let text = named.as_str();
         if text.is_empty() {
             return Err(ResolveError::Empty);
         }
         self.catalog.db.read(|records| {
-            let Some(id) = find_id(records, text)? else { return Ok(None) };
+            let Some(id) = find_id(records, named)? else { return Ok(None) };
             let image = load(records, &id)?;
             Ok(Some(
                 image.ok_or_else(|| StoreError::Corrupt(format!("{text:?} names image {id}, which has no record")))?,

@@ -50,7 +50,11 @@ fn pulls_and_removals_at_once_leave_true_accounts() {
     check_accounts(&store);
     for image in store.images().expect("readable") {
         for tag in &image.tags {
-            assert_eq!(store.resolve(tag).expect("resolves").map(|found| found.id).as_ref(), Some(&image.id), "{tag}");
+            assert_eq!(
+                store.resolve(&tag.as_str().into()).expect("resolves").map(|found| found.id).as_ref(),
+                Some(&image.id),
+                "{tag}"
+            );
         }
         store.remove_image(&image.id).expect("removes");
     }

@@ -141,7 +141,7 @@ fn a_kill_leaves_images_whole_or_absent() {
         let store = open(&root);
         check_accounts(&store);
         for (n, image) in images.iter().enumerate() {
-            let found = store.resolve(&format!("image:{n}")).expect("resolves");
+            let found = store.resolve(&format!("image:{n}").into()).expect("resolves");
             if unsure == Some(n) {
                 if found.is_some() {
                     there.insert(n);

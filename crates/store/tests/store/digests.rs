@@ -7,11 +7,11 @@ use std::sync::Arc;
 use cri_api::engine::ProblemKind;
 use imagelet_store::check::Depth;
 use imagelet_store::{CommitError, ImageCommit, Store};
-use oci::{Algorithm, Digest};
+use oci::{Algorithm, Digest, Reference};
 use tracing::span;
 
 use super::check::{NAMES, edit, edit_image, kinds};
-use super::support::{Image, MANIFEST, check_accounts, open, plain_layer, run_check};
+use super::support::{Image, MANIFEST, check_accounts, open, plain_layer, reference, run_check};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 
@@ -22,12 +22,12 @@ fn commit(store: &Store, image: &Image, change: impl FnOnce(&mut ImageCommit)) -
     store.commit_image(&lease, commit).map(drop)
 }
 
-fn name(digest: &Digest) -> Option<String> {
-    Some(format!("r.example/app@{digest}"))
+fn name(digest: &Digest) -> Option<Reference> {
+    Some(reference(&format!("r.example/app@{digest}")))
 }
 
-fn leads_to(store: &Store, name: &Option<String>) -> Option<Digest> {
-    store.resolve(name.as_deref().expect("a name")).expect("resolves").map(|image| image.id)
+fn leads_to(store: &Store, name: &Option<Reference>) -> Option<Digest> {
+    store.resolve(&name.clone().expect("a name").into()).expect("resolves").map(|image| image.id)
 }
 
 #[test]
@@ -48,7 +48,8 @@ fn no_commit_records_the_digest_of_something_else() {
     assert!(error.to_string().contains(&Digest::sha256(&index).to_string()), "{error}");
     // The config's digest is refused as well, and so are a name with a tag and one with another algorithm.
     refused(&|commit| commit.repo_digest = name(&own.id()));
-    refused(&|commit| commit.repo_digest = foreign.as_ref().map(|name| name.replace("app@", "app:v1@")));
+    let with_tag = format!("r.example/app:v1@{}", Digest::sha256(&other.manifest));
+    refused(&|commit| commit.repo_digest = Some(reference(&with_tag)));
     refused(&|commit| commit.repo_digest = name(&Algorithm::Sha512.digest(&other.manifest)));
     // An index that leads elsewhere, by itself and below a good one; what is no index; a manifest of another image.
     let astray = Image::index_of(&other.manifest, MANIFEST);
@@ -153,9 +154,9 @@ fn a_name_that_an_earlier_version_took_on_trust_is_reported_and_not_used() {
     let store = tracing::subscriber::with_default(log.clone(), || open(&root));
     let log = log.0.lock().clone();
     assert!(log.contains(&foreign) && log.contains(&own.id().to_string()), "{log:?}");
-    let asked = Some(foreign.clone());
+    let asked = Some(reference(&foreign));
     assert_eq!(leads_to(&store, &asked), None);
-    assert_eq!(leads_to(&store, &Some("r.example/app:1".to_owned())), Some(own.id()));
+    assert_eq!(leads_to(&store, &Some(reference("r.example/app:1"))), Some(own.id()));
     let image = store.image(&own.id()).expect("readable").expect("there");
     assert_eq!(image, record, "it does not tell the name either");
     let report = run_check(&store, Depth::Sizes, false);
@@ -192,8 +193,8 @@ fn the_right_image_takes_a_name_that_was_taken_on_trust() {
         });
     });
     let store = open(&root);
-    commit(&store, &other, |commit| commit.repo_digest = Some(foreign.clone())).expect("true");
-    assert_eq!(leads_to(&store, &Some(foreign)), Some(other.id()));
+    commit(&store, &other, |commit| commit.repo_digest = Some(reference(&foreign))).expect("true");
+    assert_eq!(leads_to(&store, &Some(reference(&foreign))), Some(other.id()));
     assert_eq!(run_check(&store, Depth::Sizes, false).problems, []);
     check_accounts(&store);
 }

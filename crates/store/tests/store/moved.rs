@@ -23,7 +23,7 @@ fn lives_on(root: &Path, options: &OpenOptions, images: &[Image]) {
     let target = root.with_extension("target");
     fs::create_dir_all(&target).expect("creates");
     for (number, image) in images.iter().enumerate() {
-        let record = store.resolve(&format!("r.example/i:{number}")).expect("resolves").expect("there");
+        let record = store.resolve(&format!("r.example/i:{number}").into()).expect("resolves").expect("there");
         assert_eq!(record.id, image.id());
         assert!(store.image_is_whole(&record));
         store.mount_image(&record, &target, None).expect("mounts");

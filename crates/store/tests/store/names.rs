@@ -1,9 +1,9 @@
-//! From texts to images.
+//! Look-up of images by reference and by ID.
 
 use imagelet_store::{ResolveError, Store, StoreError};
-use oci::Digest;
+use oci::{Digest, ReferenceOrId};
 
-use super::support::{Image, open, plain_layer};
+use super::support::{Image, open, plain_layer, reference};
 
 fn store() -> (tempfile::TempDir, Store) {
     let top = tempfile::tempdir().expect("tempdir");
@@ -31,7 +31,7 @@ fn every_spelling() {
     let (_top, store) = store();
     let image = Image::new("one", &[plain_layer("a", b"aaa")]);
     image.pull(&store, "docker.io/library/busybox:1.36");
-    store.tag(&image.id(), "busybox").expect("tags");
+    store.tag(&image.id(), &reference("busybox")).expect("tags");
     let other = Image::new("two", &[plain_layer("a", b"aaa")]);
     other.pull(&store, "127.0.0.1:5000/team/app:v1");
     let id = image.id();
@@ -54,7 +54,7 @@ fn every_spelling() {
         format!("docker.io/library/busybox@{digest}"),
     ];
     for text in found {
-        let got = store.resolve(&text).expect("resolves").map(|image| image.id);
+        let got = store.resolve(&text.as_str().into()).expect("resolves").map(|image| image.id);
         assert_eq!(got, Some(id.clone()), "{text}");
     }
     let absent: Vec<String> = vec![
@@ -70,24 +70,30 @@ fn every_spelling() {
         format!("sha512:{}", "0".repeat(128)),
     ];
     for text in absent {
-        assert_eq!(store.resolve(&text).expect("resolves").map(|image| image.id), None, "{text}");
+        assert_eq!(store.resolve(&text.as_str().into()).expect("resolves").map(|image| image.id), None, "{text}");
     }
-    assert_eq!(store.resolve("127.0.0.1:5000/team/app:v1").expect("resolves").map(|image| image.id), Some(other.id()));
-    assert!(matches!(store.resolve(""), Err(ResolveError::Empty)));
+    assert_eq!(
+        store.resolve(&"127.0.0.1:5000/team/app:v1".into()).expect("resolves").map(|image| image.id),
+        Some(other.id())
+    );
+    assert!(matches!(store.resolve(&"".into()), Err(ResolveError::Empty)));
 }
 
 #[test]
 fn beginnings_of_several_ids_name_them() {
     let (_top, store) = store();
     let (one, two) = twins(&store);
-    let error = store.resolve(&one.hex()[..3]).expect_err("ambiguous");
+    let error = store.resolve(&ReferenceOrId::parse(&one.hex()[..3])).expect_err("ambiguous");
     let text = error.to_string();
     let ResolveError::Ambiguous { prefix, ids } = error else { panic!("{error:?}") };
     let mut want = vec![one.clone(), two.clone()];
     want.sort();
     assert_eq!((prefix.as_str(), ids), (&one.hex()[..3], want));
     assert!(text.contains(one.short()) && text.contains(two.short()), "{text}");
-    assert_eq!(store.resolve(&one.hex()[..20]).expect("resolves").map(|image| image.id), Some(one));
+    assert_eq!(
+        store.resolve(&ReferenceOrId::parse(&one.hex()[..20])).expect("resolves").map(|image| image.id),
+        Some(one)
+    );
 }
 
 #[test]
@@ -95,8 +101,8 @@ fn a_name_wins_over_the_beginning_of_an_id() {
     let (_top, store) = store();
     let (one, two) = twins(&store);
     let name = &one.hex()[..3];
-    store.tag(&two, name).expect("tags");
-    assert_eq!(store.resolve(name).expect("resolves").map(|image| image.id), Some(two));
+    store.tag(&two, &reference(name)).expect("tags");
+    assert_eq!(store.resolve(&name.into()).expect("resolves").map(|image| image.id), Some(two));
 }
 
 #[test]
@@ -104,21 +110,23 @@ fn tags_take_any_spelling_but_no_digest() {
     let (_top, store) = store();
     let image = Image::new("one", &[]);
     image.try_pull(&store, None).expect("commits");
-    store.tag(&image.id(), "app").expect("tags");
-    store.tag(&image.id(), "quay.io/x/app:2").expect("tags");
-    store.tag(&image.id(), "quay.io/x/app:2").expect("twice is fine");
-    let record = store.resolve("app").expect("resolves").expect("there");
+    store.tag(&image.id(), &reference("app")).expect("tags");
+    store.tag(&image.id(), &reference("quay.io/x/app:2")).expect("tags");
+    store.tag(&image.id(), &reference("quay.io/x/app:2")).expect("twice is fine");
+    let record = store.resolve(&"app".into()).expect("resolves").expect("there");
     assert_eq!(
         record.tags.iter().map(String::as_str).collect::<Vec<_>>(),
         ["docker.io/library/app:latest", "quay.io/x/app:2"]
     );
-    assert!(matches!(store.tag(&image.id(), "UPPER"), Err(StoreError::InvalidName { .. })));
-    assert!(matches!(store.tag(&image.id(), ""), Err(StoreError::InvalidName { .. })));
-    let by_digest = image.repo_digest("app");
+    let by_digest = reference(&image.repo_digest("app"));
     assert!(matches!(store.tag(&image.id(), &by_digest), Err(StoreError::UnsuitableName { .. })));
     let nobody = Digest::sha256(b"nobody");
-    assert!(matches!(store.tag(&nobody, "app"), Err(StoreError::NotFound(id)) if id == nobody));
-    assert_eq!(store.resolve("app").expect("resolves").map(|i| i.id), Some(image.id()), "a failed tag moves nothing");
+    assert!(matches!(store.tag(&nobody, &reference("app")), Err(StoreError::NotFound(id)) if id == nobody));
+    assert_eq!(
+        store.resolve(&"app".into()).expect("resolves").map(|i| i.id),
+        Some(image.id()),
+        "a failed tag moves nothing"
+    );
 }
 
 #[test]
@@ -129,5 +137,5 @@ fn a_pin_is_kept() {
     store.set_pinned(&image.id(), true).expect("pins");
     assert!(image.pull(&store, "docker.io/library/a:2").pinned, "a new pull does not unpin");
     store.set_pinned(&image.id(), false).expect("unpins");
-    assert!(!store.resolve("a:1").expect("resolves").expect("there").pinned);
+    assert!(!store.resolve(&"a:1".into()).expect("resolves").expect("there").pinned);
 }

@@ -78,12 +78,12 @@ fn child_in_a_namespace() {
     assert!(rustix::process::geteuid().is_root());
     let store = open(&top.join("store"));
     assert!(!store.is_privileged(), "user 0 of a namespace cannot make devices");
-    let record = store.resolve("odd:1").expect("resolves").expect("pulled before");
+    let record = store.resolve(&"odd:1".into()).expect("resolves").expect("pulled before");
     let target = top.join("target");
     if !in_directories() {
         // The kernel mounts EROFS files only for the machine's root. Mounting depends on erofsfuse; reading does not.
         let lease = store.lease();
-        let stack = store.stack(&lease, "odd:1").expect("readable").expect("there");
+        let stack = store.stack(&lease, &"odd:1".into()).expect("readable").expect("there");
         let view = View::open(store.root(), &stack).expect("opens");
         let count =
             |path: &str| view.entries(&view.resolve(path.as_bytes(), false).expect("there")).expect("lists").len();

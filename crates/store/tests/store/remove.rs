@@ -33,7 +33,7 @@ fn removal_deletes_everything_and_counts_it() {
     assert!(store.images().expect("readable").is_empty());
     assert!(list(&store.root().join("layers")).is_empty());
     for name in ["a:1", "quay.io/x/a:1", &image.repo_digest("quay.io/x/a")] {
-        assert!(store.resolve(name).expect("resolves").is_none(), "{name}");
+        assert!(store.resolve(&name.into()).expect("resolves").is_none(), "{name}");
     }
     assert_eq!(store.totals().expect("readable"), imagelet_store::Totals::default());
     check_accounts(&store);

@@ -70,7 +70,7 @@ fn chain(mut error: &dyn std::error::Error) -> String {
 /// Content of a file of an image.
 fn content(store: &Store, image: &ImageRecord, path: &str) -> Result<Vec<u8>, String> {
     let lease = store.lease();
-    let stack = store.stack(&lease, &image.id.to_string()).map_err(|error| chain(&error))?;
+    let stack = store.stack(&lease, &image.id.clone().into()).map_err(|error| chain(&error))?;
     let view = View::open(store.root(), &stack.ok_or("the image is absent")?).map_err(|error| chain(&error))?;
     let node = view.resolve(path.as_bytes(), true).map_err(|error| chain(&error))?;
     let file = view.file(&node).map_err(|error| chain(&error))?;

@@ -10,10 +10,15 @@ use imagelet_store::{
     CommitError, Durability, ImageCommit, ImageRecord, LayerFormat, LayerSource, Lease, NewBlob, OpenOptions, Store,
     StoreError, UnpackedLayer,
 };
-use oci::{Digest, chain_id};
+use oci::{Digest, Reference, chain_id};
 
 pub(crate) const NEVER: &(dyn Fn() -> bool + Sync) = &|| false;
 pub(crate) const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// Parses a name.
+pub(crate) fn reference(name: &str) -> Reference {
+    Reference::parse(name).unwrap()
+}
 
 /// A tar stream.
 #[derive(Clone, Default)]
@@ -182,8 +187,8 @@ impl Image {
             config: self.config.clone(),
             manifest: self.manifest.clone(),
             manifest_media_type: MANIFEST.to_owned(),
-            tag: tag.map(str::to_owned),
-            repo_digest: repository.map(|repository| self.repo_digest(repository)),
+            tag: tag.map(reference),
+            repo_digest: repository.map(|repository| reference(&self.repo_digest(repository))),
             created_at_unix_nanos: 1_700_000_000_000_000_000,
             ..ImageCommit::default()
         }

@@ -38,7 +38,7 @@ impl Bench {
 
     fn view(&self, text: &str) -> View {
         let lease = self.store.lease();
-        let stack = self.store.stack(&lease, text).expect("readable").expect("it is there");
+        let stack = self.store.stack(&lease, &text.into()).expect("readable").expect("it is there");
         View::open(self.store.root(), &stack).expect("opens")
     }
 
@@ -177,7 +177,7 @@ fn one_layer_shows_what_it_hides() {
         assert_eq!(copied.lacks.whiteouts, 1, "{copied:?}");
     }
     let lease = bench.store.lease();
-    let nothing = |text: &str| bench.store.stack(&lease, text).expect("readable").is_none();
+    let nothing = |text: &str| bench.store.stack(&lease, &text.into()).expect("readable").is_none();
     assert!(nothing(&Digest::sha256(b"no such layer").to_string()) && nothing("no-such-image:1"));
 }
 
@@ -314,7 +314,7 @@ fn a_copy_has_no_labels_of_the_image() {
         let tar = Tar::default().directory("d/", 0o755).xattrs(&all).file("d/f", b"x");
         Image::new("labels", &[tar]).pull(&store, "docker.io/library/labels:1");
         let lease = store.lease();
-        let stack = store.stack(&lease, "labels:1").expect("readable").expect("there");
+        let stack = store.stack(&lease, &"labels:1".into()).expect("readable").expect("there");
         let view = View::open(store.root(), &stack).expect("opens");
         let out = top.path().join(format!("out{n}"));
         fs::create_dir(&out).expect("made");
@@ -378,7 +378,7 @@ fn an_ordinary_users_layers_of_both_shapes_show_what_the_image_says() {
     let shown = |store: &Store| {
         let lease = store.lease();
         for name in ["base:1", "top:1"] {
-            let stack = store.stack(&lease, name).expect("readable").expect("there");
+            let stack = store.stack(&lease, &name.into()).expect("readable").expect("there");
             let view = View::open(store.root(), &stack).expect("opens");
             let of = |path: &str| {
                 let stat = *view.resolve(path.as_bytes(), false).expect("there").stat();

@@ -42,8 +42,8 @@ fn mirrors(_case: &str) {}
 impl PullRecords {
     /// Returns, for intents and for records, true if a missing entry means that there is no file.
     fn authority(&self) -> (bool, bool) {
-        let intents = self.inner.pulling.lookup("test.repo/nobody/asks").unwrap() == Some(false);
-        (intents, matches!(self.inner.pulled.known("nobody-asks").unwrap(), cache::CacheState::Absent))
+        let intents = self.inner.pulling.lookup(&RequestedName::new("test.repo/not/requested")).unwrap() == Some(false);
+        (intents, matches!(self.inner.pulled.known("not-requested").unwrap(), cache::CacheState::Absent))
     }
 
     fn remembered(&self) -> (i64, i64) {
@@ -143,7 +143,8 @@ async fn intents_are_looked_up() {
     let node = Node::new();
     many(&node, 4, 0);
     let records = bounded(&node).await;
-    let look = |image: &str| records.inner.pulling.lookup(image).unwrap();
+    let lookup = |image: &str| records.inner.pulling.lookup(&RequestedName::new(image)).unwrap();
+    let exists = |image: &str| records.inner.pulling.exists(&RequestedName::new(image));
     let rows = [
         (
             "upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent exists in cache",
@@ -157,23 +158,23 @@ async fn intents_are_looked_up() {
         ),
     ];
     for (name, image, exists) in rows {
-        assert_eq!(look(image), Some(exists), "{name}: from memory");
+        assert_eq!(lookup(image), Some(exists), "{name}: from memory");
     }
     mirrors(
         "upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent exists in delegate, nonauthoritative cache gets updated",
     );
     node.left_intent("test.repo/late:tag");
     settle(&node);
-    assert_eq!(look("test.repo/late:tag"), None, "memory knows that it does not know");
-    assert!(records.inner.pulling.exists("test.repo/late:tag").unwrap());
-    assert_eq!(look("test.repo/late:tag"), Some(true), "and now it does");
-    assert_eq!(look("test.repo/other:tag"), Some(false));
+    assert_eq!(lookup("test.repo/late:tag"), None, "memory knows that it does not know");
+    assert!(exists("test.repo/late:tag").unwrap());
+    assert_eq!(lookup("test.repo/late:tag"), Some(true), "and now it does");
+    assert_eq!(lookup("test.repo/other:tag"), Some(false));
     mirrors(
         "upstream: pullmanager/Test_cachedPullRecordsAccessor_ImagePullIntentExists/intent does not exist in cache, delegate returns error on GET",
     );
     fs::write(node.intent_path("test.repo/broken:tag"), "{").unwrap();
-    records.inner.pulling.exists("test.repo/broken:tag").unwrap_err();
-    assert!(!records.inner.pulling.exists("test.repo/other:tag").unwrap());
+    exists("test.repo/broken:tag").unwrap_err();
+    assert!(!exists("test.repo/other:tag").unwrap());
 }
 
 #[tokio::test]

@@ -62,8 +62,8 @@ impl RuntimeStoreDestination {
     /// Returns true if the image is present under all its names, with its evidence and its layers.
     async fn is_present(&self, image: &NewImage) -> Result<bool> {
         let (id, evidence) = (image.id().to_string(), evidence(image));
-        let names = [image.names.tag.as_ref(), image.names.repo_digest.as_ref()].into_iter().flatten();
-        for (name, evidence) in names.map(|name| (name, &evidence)).chain([(&id, &None)]) {
+        let names = image.names.texts();
+        for (name, evidence) in names.iter().map(|name| (name, &evidence)).chain([(&id, &None)]) {
             let Some(record) = self.target.store.record(name).await? else { return Ok(false) };
             if record.target != image.resolved || evidence.is_some() && record.evidence != *evidence {
                 return Ok(false);
@@ -221,10 +221,10 @@ impl ImageWriter for RuntimeStoreWriter {
         let documents = self.documents(&layers.config, None);
         // The ID first: no name leads to an image that the runtime cannot decode.
         let id = self.image.id().to_string();
-        let names = [&self.image.names.tag, &self.image.names.repo_digest].map(Option::as_ref);
+        let names = self.image.names.texts();
         self.deposit.write_record(&documents, &id).await?;
         self.wait_until_visible().await?;
-        for name in names.into_iter().flatten() {
+        for name in &names {
             self.deposit.write_record(&documents, name).await?;
         }
         let last = layers.layers.into_iter().filter_map(|layer| match layer {

@@ -26,10 +26,10 @@ impl RuntimeStoreWriter {
     }
 
     /// Waits for a moment until the runtime shows the names of the image. Some it never shows, such as those with IPv6 addresses.
-    pub(super) async fn wait_for_names(&self, names: &[Option<&String>]) -> Result<()> {
+    pub(super) async fn wait_for_names(&self, names: &[String]) -> Result<()> {
         let has_names = |image: &Image| {
-            let is_shown = |name: &&String| image.repo_tags.contains(name) || image.repo_digests.contains(name);
-            names.iter().flatten().all(is_shown)
+            let is_shown = |name: &String| image.repo_tags.contains(name) || image.repo_digests.contains(name);
+            names.iter().all(is_shown)
         };
         self.is_shown_within(NAMES_WITHIN, has_names).await.map(drop)
     }

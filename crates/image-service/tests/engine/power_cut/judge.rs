@@ -99,7 +99,8 @@ pub(crate) fn judge(record: &Record, image: &Image, cut: &Cut, promise: Promise,
 fn names(record: &Record, store: &Store, expected: &Expected, promise: Promise) -> Result<(), String> {
     for (name, may) in expected {
         let full = format!("{}/{name}", record.registry.host());
-        let found = store.resolve(&full).map_err(|error| format!("{name}: {error}"))?.map(|found| found.id.to_string());
+        let found =
+            store.resolve(&full.into()).map_err(|error| format!("{name}: {error}"))?.map(|found| found.id.to_string());
         let is_bound = promise == Promise::Durable || may.settled;
         // Without a promise it may be what it was before, which was an image all the same, or nothing.
         if may.ids.contains(&found) || !is_bound && found.as_ref().is_none_or(|id| record.images.contains_key(id)) {

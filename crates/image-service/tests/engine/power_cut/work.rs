@@ -197,7 +197,7 @@ impl Day<'_> {
 
     /// An image is mounted for a moment.
     async fn mount(&self, name: &str) {
-        let record = self.engine.store().resolve(&self.name(name)).expect("readable").expect("is there");
+        let record = self.engine.store().resolve(&self.name(name).into()).expect("readable").expect("is there");
         let target = tempfile::tempdir().expect("a directory");
         let store = self.engine.store();
         store.mount_image(&record, target.path(), None).expect("mounts");
