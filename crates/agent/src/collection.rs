@@ -19,7 +19,7 @@ use image_manager::gc::{
     DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern,
     ReclaimContainers, Volumes,
 };
-use image_manager::{EventRecorder, Hold, MakeRoom, Room};
+use image_manager::{EventRecorder, ImageHold, ReclaimSpace, ReclaimedSpace};
 use kuberuntime::container_gc::{ContainerGc, ContainerGcOptions, ContainerGcPolicy, PodStates};
 use oci::ReferenceOrId;
 use prometheus_client::registry::Registry;
@@ -360,15 +360,15 @@ impl Collects for Collection {
 }
 
 #[async_trait]
-impl MakeRoom for Collection {
-    async fn make_room(&self, needed: Option<u64>) -> Room {
+impl ReclaimSpace for Collection {
+    async fn reclaim_space(&self, needed: Option<u64>) -> ReclaimedSpace {
         match self.sees() {
-            Ok(()) => self.manager.make_room(needed).await,
-            Err(error) => Room { problem: Some(error.to_string()), ..Room::default() },
+            Ok(()) => self.manager.reclaim_space(needed).await,
+            Err(error) => ReclaimedSpace { problem: Some(error.to_string()), ..ReclaimedSpace::default() },
         }
     }
 
-    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
+    fn hold(&self, image: &ReferenceOrId) -> Option<ImageHold> {
         self.manager.hold(image)
     }
 }

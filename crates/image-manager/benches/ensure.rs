@@ -20,9 +20,10 @@ use tokio::runtime::{Builder, Runtime};
 
 use present::{Everything, ID, IMAGE, records, request};
 
-struct Nobody;
+/// Records nothing.
+struct NoRecorder;
 
-impl EventRecorder for Nobody {
+impl EventRecorder for NoRecorder {
     fn record(&self, event: EventRef<'_>) {
         black_box(event);
     }
@@ -80,7 +81,7 @@ fn ensure(c: &mut Criterion) {
         recorded.add(IMAGE, ID, None).await.expect("recorded");
     });
     let ring = || Arc::new(RingRecorder::new(256));
-    bench(c, &runtime, "ensure present, no records, no recorder", &manager(Arc::new(Nobody), None));
+    bench(c, &runtime, "ensure present, no records, no recorder", &manager(Arc::new(NoRecorder), None));
     bench(c, &runtime, "ensure present, no records, ring", &manager(ring(), None));
     let kept = runtime.block_on(records(&directories[0], VerificationPolicy::default()));
     bench(c, &runtime, "ensure present, preloaded, ring", &manager(ring(), Some(kept)));

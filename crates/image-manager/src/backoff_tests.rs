@@ -71,7 +71,7 @@ fn a_window_ends_exactly_and_is_forgotten_after_twice_the_cap() {
 }
 
 #[test]
-fn a_success_does_not_begin_anew() {
+fn a_success_keeps_the_next_window_long() {
     let mut backoff = Backoff::new(BackoffOptions::default());
     let begin = Instant::now();
     backoff.failed(&subject("u"), failure(Cause::NotFound), begin);
@@ -193,7 +193,7 @@ fn limited() -> Failure<'static> {
 }
 
 #[test]
-fn entries_of_pods_that_are_gone_leave_by_themselves() {
+fn entries_of_deleted_pods_expire() {
     let mut backoff = Backoff::new(BackoffOptions::default());
     let now = Instant::now();
     backoff.failed(&subject("gone"), failure(Cause::NotFound), now);

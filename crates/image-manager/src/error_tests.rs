@@ -69,7 +69,7 @@ fn eval_cri_pull_err() {
 }
 
 #[test]
-fn several_causes_are_told_with_their_sources_and_hide_no_name() {
+fn several_causes_are_reported_with_their_sources() {
     let error = pull(&["denied", "not found", "denied"]);
     assert_eq!(error.reason(), "ErrImagePull");
     assert_eq!(error.message(), "[secret shop/regcred: denied, file /c.json: not found, without credential: denied]");
@@ -85,7 +85,7 @@ fn several_causes_are_told_with_their_sources_and_hide_no_name() {
 }
 
 #[test]
-fn what_was_left_out_is_told_behind_the_cause() {
+fn left_out_credentials_are_reported_after_the_cause() {
     for (message, want) in [
         ("denied", "denied (secret shop/x is of type Opaque; no helper)"),
         (

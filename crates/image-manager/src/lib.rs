@@ -12,7 +12,6 @@ mod backoff;
 mod cause;
 mod clock;
 mod credential_lookup;
-mod decide;
 mod error;
 mod events;
 mod explain;
@@ -21,7 +20,6 @@ pub mod fuzz;
 pub mod gc;
 mod instrumented;
 mod instrumented_runtime;
-mod make_room;
 mod manager;
 mod metrics;
 mod object_ref;
@@ -29,6 +27,8 @@ mod options;
 mod outcome;
 mod policy;
 mod pull;
+mod pull_decision;
+mod reclaim_space;
 mod records;
 mod request;
 mod requested_image;
@@ -40,15 +40,11 @@ pub use credentials::{Origin, PullSecret, ServiceAccount};
 pub use backoff::{BackoffEntry, BackoffOptions, BackoffSelector};
 pub use cause::Cause;
 pub use clock::{Clock, WallClock};
-pub use decide::{
-    Access, AccessUnverified, Decision, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide,
-};
 pub use error::{Attempt, EnsureImageError, PullFailure};
 pub use events::{Event, EventRecorder, EventRef, EventType, LogRecorder, NumberedEvent, Recorders, RingRecorder};
 pub use explain::{BackoffExplanation, Explanation};
 pub use instrumented::Instrumented;
 pub use instrumented_runtime::InstrumentedRuntime;
-pub use make_room::{Hold, MakeRoom, Room};
 pub use manager::ImageManager;
 pub use metrics::{Metrics, MustPullResult, Operation, RecordKind};
 pub use object_ref::{ObjectRef, PodRef};
@@ -58,6 +54,10 @@ pub use pull::{
     ENDED_PULLS, EndedPull, LayerInFlight, PullBoard, PullInFlight, PullOutcome, PullStep, PullerOptions, WantedBy,
     WatchedPulls,
 };
+pub use pull_decision::{
+    Access, AccessUnverified, Decision, Grant, Presence, PullReason, RefuseReason, UseLocalReason, decide,
+};
+pub use reclaim_space::{ImageHold, ReclaimSpace, ReclaimedSpace};
 pub use records::{
     Allowlist, AllowlistError, PullIntent, PullRecords, RecordsError, RecordsOptions, VerificationPolicy,
 };

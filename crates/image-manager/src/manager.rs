@@ -22,8 +22,8 @@ use crate::requested_image::{RequestedImage, sent_name};
 use crate::requested_name::RequestedName;
 use crate::{
     Access, AccessUnverified, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, EnsureImageError,
-    EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, MakeRoom, Metrics, ObjectRef, Options,
-    Presence, PullPolicy, PullRecords, PullerOptions, RefuseReason, RegistryFingerprint, decide,
+    EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, Metrics, ObjectRef, Options, Presence,
+    PullPolicy, PullRecords, PullerOptions, ReclaimSpace, RefuseReason, RegistryFingerprint, decide,
 };
 
 /// Makes sure that images are there.
@@ -37,7 +37,7 @@ pub struct ImageManager {
     pub(crate) records: Option<PullRecords>,
     metrics: Arc<Metrics>,
     registry_fingerprint: Option<RegistryFingerprint>,
-    make_room: Option<Arc<dyn MakeRoom>>,
+    reclaim_space: Option<Arc<dyn ReclaimSpace>>,
     /// Guards the back-off of all pods.
     backoff: Mutex<Backoff>,
     /// Number of its entries, so that a request for a present image need not lock it.
@@ -72,7 +72,7 @@ impl ImageManager {
     /// A manager of the images behind `service`.
     #[must_use]
     pub fn new(service: Arc<dyn ImageService>, events: Arc<dyn EventRecorder>, options: Options) -> Self {
-        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint, make_room, board } =
+        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint, reclaim_space, board } =
             options;
         Self {
             puller: Puller::new(
@@ -90,7 +90,7 @@ impl ImageManager {
             records,
             metrics,
             registry_fingerprint,
-            make_room,
+            reclaim_space,
             backoff: Mutex::new(Backoff::new(backoff)),
             backed_off: AtomicUsize::new(0),
             reset: Notify::new(),

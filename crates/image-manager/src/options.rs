@@ -5,7 +5,7 @@ use std::sync::Arc;
 use credentials::Keyring;
 use tokio::time::Instant;
 
-use crate::{BackoffOptions, Clock, MakeRoom, Metrics, PullBoard, PullRecords, PullerOptions};
+use crate::{BackoffOptions, Clock, Metrics, PullBoard, PullRecords, PullerOptions, ReclaimSpace};
 
 /// Answers a number that changes whenever the configuration of a registry's host does (`docker.io`,
 /// `127.0.0.1:5000`): what failed before may work now.
@@ -29,7 +29,7 @@ pub struct Options {
     /// Fingerprint of a registry's configuration; a change ends a back-off early.
     pub registry_fingerprint: Option<RegistryFingerprint>,
     /// Frees space for a pull that found the disk full, which is then tried once more; `None`: no space is freed.
-    pub make_room: Option<Arc<dyn MakeRoom>>,
+    pub reclaim_space: Option<Arc<dyn ReclaimSpace>>,
     /// Where pulls are shown.
     pub board: PullBoard,
 }
@@ -44,7 +44,7 @@ impl Default for Options {
             metrics: Metrics::new(),
             backoff: BackoffOptions::default(),
             registry_fingerprint: None,
-            make_room: None,
+            reclaim_space: None,
             board: PullBoard::new(Arc::new(Instant::now), Arc::new(|| jiff::Timestamp::UNIX_EPOCH)),
         }
     }

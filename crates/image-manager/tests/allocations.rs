@@ -54,7 +54,7 @@ fn a_request_for_what_is_here_is_made_of_little() {
 /// The kubelet allocates 3.1 MB to inspect 1,000 images and 10,000 containers, and 30 MB for ten times as many: here the first
 /// pass takes a tenth at most, and each later one a hundredth.
 #[test]
-fn a_look_at_a_node_is_made_of_little() {
+fn a_pass_over_a_node_allocates_little() {
     let digest = |number: usize| Digest::sha256(number.to_string().as_bytes()).to_string();
     for (count, most) in [(1_000, 310_000), (10_000, 3_000_000)] {
         let image = |number| Image { id: digest(number), size: 1, ..Image::default() };

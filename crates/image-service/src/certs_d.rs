@@ -126,7 +126,7 @@ fn docker_layout(directory: &Path, mut namespace: Namespace) -> Result<Namespace
             if path.is_file() {
                 return Ok(path);
             }
-            let message = format!("there is no {} beside it", path.file_name().unwrap_or_default().display());
+            let message = format!("there is no {} next to it", path.file_name().unwrap_or_default().display());
             Err(io::Error::new(io::ErrorKind::NotFound, message))
         };
         match extension {

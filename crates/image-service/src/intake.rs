@@ -38,9 +38,9 @@ pub(crate) struct Feed {
     room: Arc<Semaphore>,
 }
 
-/// The reader is gone; its own result says why.
+/// The reader has ended. The result of the reader has the reason.
 #[derive(Debug)]
-pub(crate) struct ReaderGone;
+pub(crate) struct ReaderEnded;
 
 /// The reading side.
 pub(crate) struct Intake {
@@ -115,14 +115,14 @@ pub(crate) fn intake(digest: Digest, size: u64, tee: Option<Tee>) -> (Feed, Inta
 
 impl Feed {
     /// Hands over a chunk; waits while too much is waiting already.
-    pub(crate) async fn send(&self, chunk: Bytes) -> Result<(), ReaderGone> {
+    pub(crate) async fn send(&self, chunk: Bytes) -> Result<(), ReaderEnded> {
         let bytes = u32::try_from(chunk.len()).unwrap_or(WINDOW).min(WINDOW);
         tokio::select! {
             biased;
-            () = self.chunks.closed() => Err(ReaderGone),
+            () = self.chunks.closed() => Err(ReaderEnded),
             permit = Arc::clone(&self.room).acquire_many_owned(bytes) => {
                 let permit = permit.expect("the semaphore is never closed");
-                self.chunks.send(FeedItem::Data(Chunk(chunk, permit))).map_err(|_| ReaderGone)
+                self.chunks.send(FeedItem::Data(Chunk(chunk, permit))).map_err(|_| ReaderEnded)
             }
         }
     }

@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_joiner_is_told_where_things_stand() {
+    fn a_late_joiner_receives_the_current_state() {
         let hub = Hub::default();
         let digest = Digest::sha256(b"layer");
         let resolved = PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: vec![(digest.clone(), 9)] };
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn who_left_is_told_nothing() {
+    fn a_sink_that_left_receives_nothing() {
         let hub = Hub::default();
         let (sink, seen) = recorder();
         drop(hub.join(sink));

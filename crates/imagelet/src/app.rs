@@ -12,7 +12,7 @@ use base::lock::{Mutex, RwLock};
 use cluster::tokens::TokenManager;
 use cri_api::engine::ImageEngine;
 use cri_api::{Image, ImageService, RuntimeService};
-use image_manager::{EventRecorder, Hold, MakeRoom, Metrics, PullBoard, PullRecords, WantedBy, WatchedPulls};
+use image_manager::{EventRecorder, ImageHold, Metrics, PullBoard, PullRecords, ReclaimSpace, WantedBy, WatchedPulls};
 use oci::ReferenceOrId;
 use registry::Bandwidth;
 use tokio::sync::OnceCell;
@@ -276,9 +276,9 @@ impl App {
     }
 
     /// Returns the service that frees space for a pull on a full disk; `None` if no process can collect.
-    pub(crate) async fn room(&self) -> Option<Arc<dyn MakeRoom>> {
+    pub(crate) async fn room(&self) -> Option<Arc<dyn ReclaimSpace>> {
         match self.collector().await {
-            Ok(collector) => Some(Arc::clone(collector) as Arc<dyn MakeRoom>),
+            Ok(collector) => Some(Arc::clone(collector) as Arc<dyn ReclaimSpace>),
             Err(failure) => {
                 tracing::debug!(error = failure.lines().join("; "), "no process can free space for pulls");
                 None
@@ -287,7 +287,7 @@ impl App {
     }
 
     /// Protects images that this command needs from being removed for its own pulls, until the returned holds are dropped.
-    pub(crate) async fn hold(&self, images: impl Iterator<Item = &str>) -> Vec<Hold> {
+    pub(crate) async fn hold(&self, images: impl Iterator<Item = &str>) -> Vec<ImageHold> {
         let Some(room) = self.room().await else { return Vec::new() };
         images.filter_map(|image| room.hold(&ReferenceOrId::parse(image))).collect()
     }

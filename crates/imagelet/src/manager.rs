@@ -16,8 +16,8 @@ use credentials::helper::HelperOptions;
 use credentials::{Keyring, KeyringOptions, NodeFiles, PathMatch};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
-    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, MakeRoom, Metrics,
-    Options, PullBoard, PullRecords, PullerOptions, RecordsOptions, VerificationPolicy, WallClock,
+    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics, Options,
+    PullBoard, PullRecords, PullerOptions, ReclaimSpace, RecordsOptions, VerificationPolicy, WallClock,
 };
 use manifest::yaml;
 use prometheus_client::registry::Registry;
@@ -67,7 +67,7 @@ pub(crate) struct ManagerParts {
     /// The pull records, and the metrics that count them.
     pub(crate) records: (Arc<Metrics>, PullRecords),
     /// Frees space for pulls; `None`: nothing is removed for them.
-    pub(crate) room: Option<Arc<dyn MakeRoom>>,
+    pub(crate) room: Option<Arc<dyn ReclaimSpace>>,
     /// Tokens of an API server's service accounts, on a node of a cluster.
     pub(crate) tokens: Option<Arc<TokenManager>>,
     /// The board on which pulls are shown.
@@ -110,7 +110,7 @@ impl Managed {
             metrics: Arc::clone(&metrics),
             backoff: backoff_options(config),
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
-            make_room: room,
+            reclaim_space: room,
             board,
         };
         let manager = Arc::new(ImageManager::new(service, events, options));

@@ -8,7 +8,7 @@ use axum::extract::RawQuery;
 use axum::routing::{get, post};
 use cri_api::{Error, Kind};
 use image_manager::gc::NodeStatus;
-use image_manager::{MakeRoom as _, Room};
+use image_manager::{ReclaimSpace as _, ReclaimedSpace};
 use serde::Serialize;
 
 use super::state::{Admin, Answer, Refusal, SharedState, bad_request, json};
@@ -67,7 +67,7 @@ pub(super) const ROUTES: &[Route] = &[
     Route::change(
         "/gc/room",
         "Frees space for a pull",
-        Content::Json(schema::<Room>),
+        Content::Json(schema::<ReclaimedSpace>),
         || post(room),
     )
     .with(&[Parameter::query("needed", "bytes that must be available").integer()]),
@@ -138,7 +138,7 @@ async fn room(state: SharedState, RawQuery(query): RawQuery) -> Answer {
             None => return Err(bad_request("needed is a number of bytes, and there is nothing else")),
         },
     };
-    json(&collection.make_room(needed).await)
+    json(&collection.reclaim_space(needed).await)
 }
 
 async fn status(state: SharedState) -> Answer {

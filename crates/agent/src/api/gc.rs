@@ -151,7 +151,7 @@ impl MissingSpace {
     /// Returns the missing bytes, and why these images stay; `None` if nothing is missing.
     pub fn of(bytes: u64, images: &[PlannedImage]) -> Option<Self> {
         let mut kept: Vec<KeptImages> = Vec::new();
-        for image in images.iter().filter(|image| !image.goes()) {
+        for image in images.iter().filter(|image| !image.is_removed()) {
             let known = kept.iter().position(|reason| reason.decision == image.decision);
             let index = known.unwrap_or_else(|| {
                 kept.push(KeptImages { decision: image.decision.clone(), ..KeptImages::default() });

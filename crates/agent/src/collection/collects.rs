@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use async_trait::async_trait;
 use cri_api::Kind;
-use image_manager::MakeRoom;
+use image_manager::ReclaimSpace;
 use image_manager::gc::{GcError, Pattern};
 use kuberuntime::container_gc::ContainerGcError;
 
@@ -16,7 +16,7 @@ use crate::api::gc::{CollectPlan, CollectReport, CollectRequest, CollectedContai
 
 /// Answers requests about a collection.
 #[async_trait]
-pub trait Collects: MakeRoom + std::fmt::Debug {
+pub trait Collects: ReclaimSpace + std::fmt::Debug {
     /// Returns the plan of a collection; nothing is removed.
     async fn plan(&self, request: &CollectRequest) -> Result<CollectPlan, CollectionError>;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
 use image_manager::gc::Pattern;
-use image_manager::{Hold, MakeRoom, Room};
+use image_manager::{ImageHold, ReclaimSpace, ReclaimedSpace};
 use oci::ReferenceOrId;
 
 use super::collects::{CollectionError, Collects, chain};
@@ -84,14 +84,14 @@ impl Collects for RemoteCollection {
 }
 
 #[async_trait]
-impl MakeRoom for RemoteCollection {
-    async fn make_room(&self, needed: Option<u64>) -> Room {
+impl ReclaimSpace for RemoteCollection {
+    async fn reclaim_space(&self, needed: Option<u64>) -> ReclaimedSpace {
         let query = needed.map(|needed| format!("?needed={needed}")).unwrap_or_default();
         let made = client::ask_at_length(&self.socket, Method::POST, &format!("/v1/gc/room{query}")).await;
-        made.unwrap_or_else(|error| Room { problem: Some(chain(&error)), ..Room::default() })
+        made.unwrap_or_else(|error| ReclaimedSpace { problem: Some(chain(&error)), ..ReclaimedSpace::default() })
     }
 
-    fn hold(&self, _: &ReferenceOrId) -> Option<Hold> {
+    fn hold(&self, _: &ReferenceOrId) -> Option<ImageHold> {
         // The agent holds what is pulled through it.
         None
     }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use base::lock::RwLock;
 use cri_api::{FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, PullImageRequest, Result};
 use image_manager::gc::{ImageGcManager, Pins};
-use image_manager::{Cause, MakeRoom as _};
+use image_manager::{Cause, ReclaimSpace as _};
 
 /// The current pins, for lists of images that are made while a collection runs.
 pub(super) type Board = Arc<RwLock<Arc<Pins>>>;
@@ -71,7 +71,7 @@ impl ImageService for Served {
         };
         let image = &request.image.image;
         tracing::info!(image, "no space left for the pull: images that nothing needs are removed");
-        let room = self.manager.make_room(error.needed_bytes()).await;
+        let room = self.manager.reclaim_space(error.needed_bytes()).await;
         if room.removed == 0 && !room.enough {
             return Err(error);
         }

@@ -141,7 +141,7 @@ async fn what_a_container_uses_stays_and_who_knows_no_containers_removes_nothing
     ] {
         assert!(chain(&failure).contains("the runtime is away; --runtime-endpoint says who"), "{failure:?}");
     }
-    let room = blind.make_room(Some(1)).await;
+    let room = blind.reclaim_space(Some(1)).await;
     assert!(room.removed == 0 && room.problem.is_some_and(|text| text.contains("the runtime is away")));
 
     let runtime = FakeRuntimeService::new().with_images(&fake);

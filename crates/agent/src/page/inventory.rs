@@ -120,7 +120,7 @@ async fn plans(
     (high, low): (i32, i32),
 ) -> Result<(Vec<PlannedImage>, Removals), CollectionError> {
     let round = collection.plan(&CollectRequest::default()).await?;
-    let next = |images: &[PlannedImage]| images.iter().filter(|image| image.goes()).cloned().collect::<Vec<_>>();
+    let next = |images: &[PlannedImage]| images.iter().filter(|image| image.is_removed()).cloned().collect::<Vec<_>>();
     let now = next(&round.images);
     if !now.is_empty() {
         let removals = Removals { now: true, images: now, frees_bytes: round.frees_bytes };

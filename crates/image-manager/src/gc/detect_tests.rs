@@ -47,7 +47,7 @@ fn the_first_pass_dates_everything_to_now() {
 
 // upstream: gc/TestDetectImagesInitialDetectWithRuntimeHandlerInImageCriAPIFeatureGate
 #[test]
-fn images_of_runtime_handlers_are_told_apart() {
+fn images_of_runtime_handlers_are_distinguished() {
     let mut history = UsageHistory::default();
     let images = [image("0"), for_handler("1", "a"), for_handler("1", "b"), image("2")];
     let uses = Container { image: ImageSpec { runtime_handler: "b".into(), ..ImageSpec::default() }, ..container("1") };
@@ -79,7 +79,7 @@ fn a_new_image_gets_the_time_of_its_pass() {
 
 // upstream: gc/TestDetectImagesContainerStopped
 #[test]
-fn the_last_use_stays_when_the_container_is_gone() {
+fn the_last_use_stays_after_the_container_is_removed() {
     let mut history = UsageHistory::default();
     let images = [image("0"), image("1")];
     pass(&mut history, &images, &[container("1")], 100);
@@ -276,7 +276,7 @@ fn the_last_user_is_named() {
 }
 
 #[test]
-fn ids_that_begin_alike_are_told_apart() {
+fn ids_that_begin_alike_are_distinguished() {
     let id = |end: char| format!("sha256:{}{end}", "0123456789abcdef".repeat(4).split_at(63).0);
     let found = pass(&mut UsageHistory::default(), &[image(&id('0')), image(&id('1'))], &[container(&id('1'))], 1);
     assert_eq!([0, 1].map(|number| found.in_use(number)), [false, true]);

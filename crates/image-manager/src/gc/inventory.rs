@@ -7,8 +7,8 @@ use cri_api::Image;
 use jiff::Timestamp;
 
 use super::detect::{User, handler, name};
+use super::keep_rules::{KeepRule, RuleEffect};
 use super::plan::Because;
-use super::rules::{KeepRule, Says};
 use super::select::{Inventory, Item};
 use super::state_store::GcState;
 use super::survey::Survey;
@@ -73,7 +73,7 @@ fn must_stay(
     if state.pins.hold(image, last_user).is_some() {
         return Some(Because::Pinned);
     }
-    let kept = keep.iter().find(|rule| rule.says == Says::Keep && rule.pattern.fits(image, last_user));
+    let kept = keep.iter().find(|rule| rule.effect == RuleEffect::Keep && rule.pattern.fits(image, last_user));
     if let Some(rule) = kept {
         return Some(Because::Rule { rule: rule.pattern.to_string() });
     }
@@ -82,8 +82,8 @@ fn must_stay(
 
 /// The weight of an image by the first rule that fits it; 1 without one.
 fn weight(keep: &[KeepRule], image: &Image, last_user: &str) -> f64 {
-    let weighs = |rule: &KeepRule| match rule.says {
-        Says::Weigh(weight) if rule.pattern.fits(image, last_user) => Some(weight),
+    let weighs = |rule: &KeepRule| match rule.effect {
+        RuleEffect::Weigh(weight) if rule.pattern.fits(image, last_user) => Some(weight),
         _ => None,
     };
     keep.iter().find_map(weighs).unwrap_or(1.0)

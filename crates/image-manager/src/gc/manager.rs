@@ -1,5 +1,5 @@
-//! [`ImageGcManager`]: the image collector, and all that other modules see of it. Its methods are here and, by topic, in
-//! [`rounds`](super::rounds), [`relief`](super::relief) and [`room`](super::room). Called by its own loops, by commands and by pulls.
+//! [`ImageGcManager`]: the image collector, and all that other modules see of it. More methods are in [`rounds`](super::rounds),
+//! [`relief`](super::relief) and [`reclaim_for_pull`](super::reclaim_for_pull). Called by its own loops, by commands and by pulls.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::GcContext;
 use super::history::protected_until;
+use super::keep_rules::{Pattern, Pins};
 use super::metrics::Trigger;
 use super::node_status::ImageList;
 use super::node_status::NodeStatus;
@@ -20,13 +21,12 @@ use super::options::GcOptions;
 use super::outline::Outline;
 use super::pressure_monitor::PressureMonitor;
 use super::report::{Done, GcError, GcReport, all_done, chain};
-use super::rules::{Pattern, Pins};
 use super::select::Goal;
 use super::state_files::StateFiles;
 use super::state_store::StateStore;
 use super::turns::Turns;
 use crate::EventRecorder;
-use crate::make_room::{Hold, Holds, MakeRoom, Room};
+use crate::reclaim_space::{ImageHold, ImageHolds, ReclaimSpace, ReclaimedSpace};
 
 /// Collects images.
 pub struct ImageGcManager {
@@ -34,13 +34,13 @@ pub struct ImageGcManager {
     pub(super) store: StateStore,
     pub(super) monitor: PressureMonitor,
     /// Images of running pulls.
-    pub(super) holds: Arc<Holds>,
+    pub(super) holds: Arc<ImageHolds>,
     /// Periodic rounds that failed in a row.
     pub(super) failures: AtomicU32,
     /// Held while a collection for a pull runs; guards the result of the last one.
-    pub(super) last_room: Mutex<LastRoom>,
+    pub(super) last_pull_collection: Mutex<LastPullCollection>,
     /// Number of collections for pulls that have ended.
-    pub(super) rooms_made: AtomicU64,
+    pub(super) pull_collections: AtomicU64,
     list: ImageList,
     nudge_collect: Notify,
     nudge_list: Notify,
@@ -48,10 +48,10 @@ pub struct ImageGcManager {
 
 /// Result of the last collection for a pull.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastRoom {
+pub(super) struct LastPullCollection {
     /// Number of the collection, counted from 1.
     pub(super) number: u64,
-    pub(super) room: Room,
+    pub(super) reclaimed: ReclaimedSpace,
 }
 
 impl ImageGcManager {
@@ -66,7 +66,7 @@ impl ImageGcManager {
     ) -> Self {
         let files = options.directory.as_ref().map(StateFiles::new);
         let files = if options.durable { files } else { files.map(StateFiles::unsynced) };
-        let holds = Holds::new(Arc::clone(&options.clock));
+        let holds = ImageHolds::new(Arc::clone(&options.clock));
         let context = Arc::new(GcContext::new(images, runtime, events, options));
         Self {
             store: StateStore::new(files.clone()),
@@ -74,8 +74,8 @@ impl ImageGcManager {
             context,
             holds,
             failures: AtomicU32::new(0),
-            last_room: Mutex::default(),
-            rooms_made: AtomicU64::new(0),
+            last_pull_collection: Mutex::default(),
+            pull_collections: AtomicU64::new(0),
             list: ImageList::default(),
             nudge_collect: Notify::new(),
             nudge_list: Notify::new(),
@@ -307,12 +307,12 @@ impl ImageGcManager {
 }
 
 #[async_trait]
-impl MakeRoom for ImageGcManager {
-    async fn make_room(&self, needed: Option<u64>) -> Room {
-        self.room_for_pull(needed).await
+impl ReclaimSpace for ImageGcManager {
+    async fn reclaim_space(&self, needed: Option<u64>) -> ReclaimedSpace {
+        self.reclaim_for_pull(needed).await
     }
 
-    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
+    fn hold(&self, image: &ReferenceOrId) -> Option<ImageHold> {
         Some(self.holds.hold(image))
     }
 }

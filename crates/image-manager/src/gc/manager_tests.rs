@@ -22,7 +22,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::super::report::chain;
-use super::super::{DiskProbe, DiskSpace, GcPolicy, GcReport, Goal, KeepRule, RemovedBecause, Says};
+use super::super::{DiskProbe, DiskSpace, GcPolicy, GcReport, Goal, KeepRule, RemovedBecause, RuleEffect};
 use super::*;
 use crate::{ObjectRef, RingRecorder, WallClock};
 
@@ -272,7 +272,7 @@ impl Rig {
 
 // upstream: gc/TestGarbageCollectBelowLowThreshold
 #[tokio::test]
-async fn nothing_goes_below_the_high_mark() {
+async fn nothing_is_removed_below_the_high_threshold() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 600, vec![image("0", 400)]);
     assert_eq!(
         rig.manager.garbage_collect().await.expect("content"),
@@ -286,7 +286,7 @@ async fn nothing_goes_below_the_high_mark() {
 
 // upstream: gc/TestGarbageCollectCadvisorFailure
 #[tokio::test]
-async fn a_disk_that_cannot_be_measured_is_told() {
+async fn a_disk_that_cannot_be_measured_is_an_error() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 600, vec![]);
     rig.shelf.lock().no_stats = true;
     let error = rig.manager.garbage_collect().await.expect_err("not measured");
@@ -305,7 +305,7 @@ async fn collection_begins_above_the_high_mark_and_ends_below_the_low_one() {
 
 // upstream: gc/TestGarbageCollectNotEnoughFreed
 #[tokio::test]
-async fn too_little_is_told_in_the_kubelets_words() {
+async fn insufficient_space_is_reported_in_the_kubelets_words() {
     let gib = 1_u64 << 30;
     let rig = Rig::new(policy(90, 80, 0, 0), 10 * gib, gib / 2, vec![image("0", 500 << 20)]);
     let error = rig.manager.garbage_collect().await.expect_err("not enough");
@@ -319,7 +319,7 @@ async fn too_little_is_told_in_the_kubelets_words() {
 
 // upstream: gc/TestGarbageCollectImageTooOld
 #[tokio::test]
-async fn what_is_too_old_goes() {
+async fn images_above_the_maximum_age_are_removed() {
     let rig = Rig::new(policy(90, 80, 0, 60), 10_000, 9000, vec![image("0", 100), image("1", 100)]);
     rig.use_image("0");
     rig.manager.garbage_collect().await.expect("fine");
@@ -398,7 +398,7 @@ async fn young_images_stay_until_they_are_old_enough() {
 async fn sandbox_pinned_and_kept_images_stay() {
     let runtimes = Image { pinned: true, ..image("runtimes", 10) };
     let images = vec![image("sandbox", 10), runtimes, image("mine", 10), image("ruled", 10), image("gone", 10)];
-    let rule = KeepRule { pattern: Pattern::parse("r.example/rul*").expect("a pattern"), says: Says::Keep };
+    let rule = KeepRule { pattern: Pattern::parse("r.example/rul*").expect("a pattern"), effect: RuleEffect::Keep };
     let rig = Rig::with(policy(90, 80, 0, 0), 1000, 100, Content { images, ..Content::default() }, |options| {
         options.sandbox_image = Some("r.example/sandbox:1".into());
         options.keep = vec![rule];
@@ -518,7 +518,7 @@ async fn usage_survives_a_restart() {
 }
 
 #[tokio::test]
-async fn failures_are_told_from_the_second_in_a_row() {
+async fn failures_are_reported_from_the_second_in_a_row() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 600, vec![]);
     rig.shelf.lock().no_stats = true;
     for want in [0, 1, 2] {
@@ -587,7 +587,7 @@ async fn rules_by_namespace() {
     let images = ["other", "system", "shop"].map(|id| image(id, 10));
     let rig = Rig::changed(policy(90, 80, 0, 0), 1000, 900, images.into(), |options| {
         let pattern = Pattern::parse("namespace=kube-*").expect("a pattern");
-        options.keep = vec![KeepRule { pattern, says: Says::Keep }];
+        options.keep = vec![KeepRule { pattern, effect: RuleEffect::Keep }];
     });
     for (id, namespace) in [("system", "kube-system"), ("shop", "shop")] {
         let labels = [("io.kubernetes.pod.namespace", namespace), ("io.kubernetes.pod.name", "pod")];

@@ -94,7 +94,7 @@ async fn a_status_without_thresholds_knows_no_pressure() {
 }
 
 #[tokio::test]
-async fn file_systems_that_lie_apart_are_told_apart() {
+async fn separate_file_systems_are_reported_separately() {
     let disks = |images: u64, containers: Option<u64>, node: Option<u64>| {
         let on = |device| DiskSpace { capacity: 1000, available: 0, device, ..DiskSpace::default() };
         let disks = Disks { images: Some(on(images)), containers: containers.map(on), node: node.map(on) };

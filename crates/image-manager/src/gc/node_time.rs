@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_was_followed_is_none_for_the_next_look() {
+    fn a_clock_step_is_followed_once() {
         for (name, wall, boot, up, want) in [
             ("forwards", 1000 + YEAR, "a", 600, YEAR - 500),
             ("backwards", 1000 - YEAR, "a", 600, -YEAR - 500),

@@ -14,10 +14,10 @@ use tokio::time::Instant;
 use super::disk::DiskProbe;
 use super::evict::EvictPods;
 use super::eviction::Thresholds;
+use super::keep_rules::KeepRule;
 use super::metrics::GcMetrics;
 use super::node_time::BootClock;
 use super::policy::GcPolicy;
-use super::rules::KeepRule;
 use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
 
 /// How collection works.

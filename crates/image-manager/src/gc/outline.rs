@@ -64,7 +64,7 @@ pub struct PlannedImage {
 impl PlannedImage {
     /// Returns true if the image would be removed.
     #[must_use]
-    pub fn goes(&self) -> bool {
+    pub fn is_removed(&self) -> bool {
         self.decision == "remove"
     }
 

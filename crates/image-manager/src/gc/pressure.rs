@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_at_once_and_goes_after_the_period() {
+    fn pressure_begins_at_once_and_ends_after_the_period() {
         let mut pressure = Pressure::default();
         let period = Duration::from_secs(300);
         // (second, crossed, under, changed)

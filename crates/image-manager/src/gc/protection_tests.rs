@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::manager::tests::{Rig, SECOND, image, policy};
 use super::{GcPolicy, Goal, Thresholds};
-use crate::MakeRoom as _;
+use crate::ReclaimSpace as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -106,15 +106,15 @@ async fn images_that_pods_are_about_to_use_are_in_use() {
 #[tokio::test]
 async fn a_pull_takes_them_last_and_never_what_its_pod_needs() {
     let rig = full(policy(100, 95, 120, 0)).await;
-    let room = rig.manager.make_room(Some(100)).await;
-    assert_eq!((room.removed, room.enough, rig.shelf.ids().len()), (1, true, 2));
+    let reclaimed = rig.manager.reclaim_space(Some(100)).await;
+    assert_eq!((reclaimed.removed, reclaimed.enough, rig.shelf.ids().len()), (1, true, 2));
     assert_eq!(rig.shelf.ids(), ["ahead-1", "ahead-2"]);
     // Another one takes what it cannot do without, and leaves what is held for the same pod.
     let held = rig.manager.hold(&"r.example/ahead-1:1".into());
-    let room = rig.manager.make_room(Some(200)).await;
-    assert_eq!((room.enough, rig.shelf.ids()), (true, vec!["ahead-1".to_owned()]));
-    let room = rig.manager.make_room(Some(300)).await;
-    assert_eq!((room.removed, room.enough), (0, false));
+    let reclaimed = rig.manager.reclaim_space(Some(200)).await;
+    assert_eq!((reclaimed.enough, rig.shelf.ids()), (true, vec!["ahead-1".to_owned()]));
+    let reclaimed = rig.manager.reclaim_space(Some(300)).await;
+    assert_eq!((reclaimed.removed, reclaimed.enough), (0, false));
     drop(held);
 }
 

@@ -112,7 +112,7 @@ impl EvictPods for Pods {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_goes_only_after_all_images() {
+async fn a_pod_is_evicted_only_after_all_images() {
     let pods = Arc::<Pods>::default();
     let evictor = Arc::clone(&pods) as Arc<dyn EvictPods>;
     let rig = |available: u64| {

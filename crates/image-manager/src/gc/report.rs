@@ -8,8 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::disk::DiskSpace;
+use super::keep_rules::PatternError;
 use super::plan::RemovedBecause;
-use super::rules::PatternError;
 use super::state_files::StateError;
 
 /// Report of a round.

@@ -3,13 +3,13 @@
 use cri_api::Image;
 
 use crate::gc::manager::tests::{Rig, SECOND, image, policy};
-use crate::gc::{Goal, KeepRule, Pattern, RemovedBecause, Says};
+use crate::gc::{Goal, KeepRule, Pattern, RemovedBecause, RuleEffect};
 use crate::{PullRecords, RecordsOptions};
 
 /// As soon as the kubelet runs for longer than the maximum age, it removes by age every image that was never used, even one
 /// that was pulled a second ago, and ignores the minimum age.
 #[tokio::test]
-async fn removal_by_age_leaves_what_came_a_moment_ago() {
+async fn removal_by_age_keeps_an_image_just_pulled() {
     let rig = Rig::new(policy(90, 80, 120, 60), 10_000, 9000, vec![image("old", 100)]);
     rig.manager.garbage_collect().await.expect("nothing to do");
     // The process runs for longer than the maximum age when another image is pulled.
@@ -58,7 +58,7 @@ async fn records_stay_with_every_image_that_stays() {
     let (of, rule) = (records.clone(), Pattern::parse("r.example/kept").expect("a pattern"));
     let rig = Rig::changed(policy(90, 80, 60, 0), 1000, 30, images, move |options| {
         options.records = Some(of);
-        options.keep = vec![KeepRule { pattern: rule, says: Says::Keep }];
+        options.keep = vec![KeepRule { pattern: rule, effect: RuleEffect::Keep }];
     });
     rig.use_image("used");
     rig.manager.detect().await.expect("seen");
@@ -146,7 +146,7 @@ async fn rules_change_while_the_collector_runs() {
     assert_eq!(rig.shelf.ids().len(), 2);
     let mut of = (*rig.manager.options()).clone();
     of.policy = policy(50, 40, 0, 0);
-    of.keep = vec![KeepRule { pattern: Pattern::parse("r.example/b").expect("a pattern"), says: Says::Keep }];
+    of.keep = vec![KeepRule { pattern: Pattern::parse("r.example/b").expect("a pattern"), effect: RuleEffect::Keep }];
     of.node_status_max_images = 7;
     of.settle = std::time::Duration::from_secs(1234);
     rig.manager.adopt_rules(of);

@@ -95,7 +95,7 @@ fn the_kubelets_order() {
 }
 
 #[test]
-fn goals_beside_space() {
+fn goals_other_than_space() {
     let used = Item { must_stay: Some(Because::InUse { by: "x".into() }), ..item("used", 1, 0, Some(NOW)) };
     let items =
         vec![used, item("old", 1, 0, Some(100)), item("fresh", 1, NOW - 60, None), item("idle", 1, 0, Some(NOW - 500))];
@@ -126,7 +126,7 @@ fn minimum_age_is_reached_exactly() {
 }
 
 #[test]
-fn shared_layers_free_nothing_while_somebody_uses_them() {
+fn shared_layers_free_nothing_while_in_use() {
     let layers = [100 * MIB, 50 * MIB, 7 * MIB];
     let with = |id, layers, must_stay| Item { layers, must_stay, ..item(id, 0, 0, None) };
     let kept = Some(Because::Pinned);
@@ -199,7 +199,7 @@ fn with_protected(p: u64) -> Vec<Item<'static>> {
 }
 
 #[test]
-fn what_was_brought_ahead_of_its_use_goes_last() {
+fn pre_pulled_images_are_removed_last() {
     let layers = [0];
     let plan_of = |items: Vec<Item<'static>>, exact: bool, goal| {
         let inventory = Inventory { items, layers: if exact { &layers } else { &[] } };

@@ -13,8 +13,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::history::{Stored, UsageHistory, UsageRecord};
+use super::keep_rules::Pins;
 use super::pressure::Pressure;
-use super::rules::Pins;
 use crate::RecordsError;
 use crate::records::files::{Directory, Use};
 
@@ -234,7 +234,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::gc::rules::Pattern;
+    use crate::gc::keep_rules::Pattern;
 
     fn used(second: i64) -> UsageRecord {
         let time = Timestamp::from_second(second).expect("in range");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_stored_comes_back() {
+    fn a_stored_history_is_read_again() {
         let directory = tempfile::tempdir().expect("temporary directory");
         let files = StateFiles::new(directory.path().join("state"));
         assert!(history(&files).state.is_none());

@@ -8,8 +8,8 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::detect::handler;
 use super::history::UsageHistory;
+use super::keep_rules::Pins;
 use super::report::{GcError, chain};
-use super::rules::Pins;
 use super::state_files::{StateError, StateFiles};
 
 /// The state that rounds work on.

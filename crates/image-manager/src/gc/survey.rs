@@ -14,7 +14,7 @@ use super::report::GcError;
 use super::select::Rules;
 use super::state_store::GcState;
 use crate::EventType;
-use crate::make_room::Holds;
+use crate::reclaim_space::ImageHolds;
 
 /// The lists of one pass.
 pub(super) struct Survey {
@@ -33,7 +33,7 @@ impl Survey {
     /// age of the policy.
     pub(super) async fn take(
         context: &GcContext,
-        holds: &Holds,
+        holds: &ImageHolds,
         state: &mut GcState,
         min_age: Option<Duration>,
     ) -> Result<Self, GcError> {

@@ -15,7 +15,7 @@ use crate::pull::{Mark, PullFailed, Recheck, Wanted};
 use crate::requested_name::RequestedName;
 use crate::{
     Access, Attempt, Cause, EnsureImageError, EnsureImageRequest, EnsuredImage, ObjectRef, Presence, PullFailure,
-    PullPolicy, PullTiming, Room, WantedBy,
+    PullPolicy, PullTiming, ReclaimedSpace, WantedBy,
 };
 
 impl ImageManager {
@@ -53,26 +53,26 @@ impl ImageManager {
             mark,
             before: before.clone(),
         };
-        let _hold = self.make_room.as_ref().and_then(|room| room.hold(&image.reference_or_id()));
+        let _hold = self.reclaim_space.as_ref().and_then(|collector| collector.hold(&image.reference_or_id()));
         let mut pulled = self.puller.pull(wanted()).await;
-        if let (Err(PullFailed::Record(source)), Some(make_room)) = (&pulled, &self.make_room)
+        if let (Err(PullFailed::Record(source)), Some(collector)) = (&pulled, &self.reclaim_space)
             && source.is_disk_full()
-            && make_room.make_room(None).await.helps()
+            && collector.reclaim_space(None).await.justifies_retry()
         {
             // Not even the intent could be written down: nothing was asked of the registry yet.
             pulled = self.puller.pull(wanted()).await;
         }
         let mut tried = None;
-        if let (Err(PullFailed::Attempts(failure)), Some(make_room)) = (&pulled, &self.make_room)
+        if let (Err(PullFailed::Attempts(failure)), Some(collector)) = (&pulled, &self.reclaim_space)
             && failure.cause() == Cause::DiskFull
         {
             // The pull has ended, so collection does not wait for it; the next pull waits for its turn again.
             let needed = failure.needed_bytes();
-            let room = make_room.make_room(needed).await;
-            if room.helps() {
+            let reclaimed = collector.reclaim_space(needed).await;
+            if reclaimed.justifies_retry() {
                 pulled = self.puller.pull(wanted()).await;
             }
-            tried = Some((needed, room));
+            tried = Some((needed, reclaimed));
         }
         let pulled = match pulled {
             Ok(pulled) => pulled,
@@ -122,7 +122,7 @@ impl ImageManager {
         subject: &Subject<'_>,
         found: &ResolvedCredentials,
         failed: PullFailed,
-        tried: Option<(Option<u64>, Room)>,
+        tried: Option<(Option<u64>, ReclaimedSpace)>,
     ) -> EnsureImageError {
         let image = request.image.clone();
         let source = match failed {
@@ -139,7 +139,7 @@ impl ImageManager {
         let mut notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
         // With a quota, the space that would have to be free does not help users; the error states the space that is needed.
         let needs = |needed| source.needed_bytes().or(needed).filter(|_| !source.names_a_quota());
-        notes.extend(tried.map(|(needed, room)| note(needs(needed), &room)));
+        notes.extend(tried.map(|(needed, reclaimed)| note(needs(needed), &reclaimed)));
         let source = source.with_notes(notes);
         let (cause, retry_after) = (source.cause(), source.retry_after());
         let error = EnsureImageError::Pull { image, source };
@@ -225,14 +225,14 @@ impl ImageManager {
     }
 }
 
-/// Result of collection for a pull that found the disk full.
-fn note(needed: Option<u64>, room: &Room) -> String {
+/// Returns the note about a collection for a pull that found the disk full.
+fn note(needed: Option<u64>, reclaimed: &ReclaimedSpace) -> String {
     let needed = needed.map_or_else(String::new, |needed| format!("{} were needed, and ", human(needed)));
-    let images = if room.removed == 1 { "image" } else { "images" };
-    let done = match room.removed {
+    let images = if reclaimed.removed == 1 { "image" } else { "images" };
+    let done = match reclaimed.removed {
         0 => "garbage collection found nothing to remove".to_owned(),
-        count => format!("garbage collection freed {} by removing {count} {images}", human(room.freed_bytes)),
+        count => format!("garbage collection freed {} by removing {count} {images}", human(reclaimed.freed_bytes)),
     };
-    let problem = room.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
+    let problem = reclaimed.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
     format!("{needed}{done}{problem}")
 }

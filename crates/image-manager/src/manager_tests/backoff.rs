@@ -71,7 +71,7 @@ async fn new_credentials_or_another_configuration_end_it_at_once() {
         reasons.push(rig.ensure(asked.clone()).await.expect_err("not grace").reason());
     }
     assert_eq!(reasons, ["ErrImagePull", "ImagePullBackOff", "ErrImagePull", "ImagePullBackOff", "ErrImagePull"]);
-    assert_eq!(rig.manager.backoff()[0].window, Duration::from_secs(10), "each began anew");
+    assert_eq!(rig.manager.backoff()[0].window, Duration::from_secs(10), "each change begins a new back-off");
     asked.secrets.push(secret("b", "grace"));
     assert!(rig.ensure(asked).await.expect("grace may").pulled);
 }

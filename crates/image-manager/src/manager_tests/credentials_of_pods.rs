@@ -31,13 +31,13 @@ async fn credentials_are_tried_in_order_until_one_works() {
 // upstream: kuberuntime/TestPullImageWithError
 // upstream: kuberuntime/TestPullWithSecretsWithError/secret provided, pull failed
 #[tokio::test]
-async fn every_cause_is_told_with_its_source_and_no_secret() {
+async fn every_cause_is_reported_with_its_source_and_no_secret() {
     let rig = Rig::with_keyring(SERIAL);
     rig.fake.require_auth("missing_image", RegistryAuth::basic("owner", "s3cret"));
     let mut asked = request("missing_image", PullPolicy::Always);
     asked.secrets = vec![secret("a", "ada"), secret("b", "grace")];
     let shown = format!("{asked:?}");
-    let error = rig.ensure(asked).await.expect_err("nobody may");
+    let error = rig.ensure(asked).await.expect_err("no credential is accepted");
     assert_eq!(error.reason(), "ErrImagePull");
     assert_eq!(
         error.message(),
@@ -61,7 +61,7 @@ async fn one_of_several_causes_keeps_its_name() {
     rig.fake.faults().fail_times(CallKind::PullImage, 1, down);
     let mut asked = request("missing_image", PullPolicy::Always);
     asked.secrets = vec![secret("a", "ada"), secret("b", "grace")];
-    let error = rig.ensure(asked).await.expect_err("nobody may");
+    let error = rig.ensure(asked).await.expect_err("no credential is accepted");
     assert_eq!(error.reason(), "RegistryUnavailable");
     assert_eq!(
         error.message(),
@@ -72,14 +72,14 @@ async fn one_of_several_causes_keeps_its_name() {
 }
 
 #[tokio::test]
-async fn secrets_that_are_missing_are_told_about_the_pod_before_the_pull() {
+async fn missing_secrets_are_reported_for_the_pod_before_the_pull() {
     let rig = Rig::with_keyring(SERIAL);
     for policy in [PullPolicy::IfNotPresent, PullPolicy::Never] {
         let mut asked = request("present_image", policy);
         asked.missing_secrets = vec!["a".into(), "b".into()];
         rig.ensure(asked).await.expect("present");
     }
-    assert_eq!(rig.reasons(), ["Pulled", "Pulled"], "nobody needs them");
+    assert_eq!(rig.reasons(), ["Pulled", "Pulled"], "the secrets are not needed");
     let mut asked = request("present_image", PullPolicy::Always);
     asked.missing_secrets = vec!["a".into(), "b".into()];
     rig.ensure(asked).await.expect("public");
@@ -120,7 +120,7 @@ async fn a_secret_that_cannot_be_read_fails_the_request_before_the_pull() {
         assert!(!error.message().contains("pa55"), "{}", error.message());
     }
     assert_eq!(rig.fake.call_kinds(), [CallKind::ImageStatus; 3], "no pull, and so no back-off");
-    assert_eq!(rig.reasons(), Vec::<&str>::new(), "as in the kubelet, whoever wanted the image tells");
+    assert_eq!(rig.reasons(), Vec::<&str>::new(), "as in the kubelet, the caller records the event");
     // A request that needs no credential succeeds.
     asked.image = "present_image".into();
     rig.ensure(asked).await.expect("present");
@@ -134,7 +134,7 @@ async fn pull_with_secrets() {
     let passed = |kind: &str, key: &str, content: &str| PullSecret {
         kind: kind.into(),
         data: [(key.to_owned(), oci::Secret::new(content))].into(),
-        ..secret("passed", "nobody")
+        ..secret("passed", "unknown")
     };
     let entry = r#"{"index.docker.io/v1/":{"email":"e","auth":"cGFzc2VkLXVzZXI6cGFzc2VkLXBhc3N3b3Jk"}}"#;
     let old = passed("kubernetes.io/dockercfg", ".dockercfg", entry);

@@ -36,7 +36,7 @@ async fn explain_touches_nothing() {
 }
 
 #[tokio::test]
-async fn back_off_credentials_and_what_is_left_out_are_told() {
+async fn back_off_and_left_out_credentials_are_explained() {
     let rig = Rig::with_keyring(SERIAL);
     rig.fake.faults().fail(CallKind::PullImage, Error::new(Kind::NotFound, "404"));
     let mut asked = request("missing_image", PullPolicy::IfNotPresent);

@@ -13,10 +13,10 @@ use crate::{BackoffOptions, ObjectRef, PodRef, PullerOptions, RecordsOptions, Ri
 
 mod backoff;
 mod credentials_of_pods;
+mod disk_full;
 mod explain;
 mod queues;
 mod requests;
-mod room;
 mod spans;
 mod upstream;
 mod verification;

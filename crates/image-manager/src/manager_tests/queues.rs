@@ -82,7 +82,7 @@ async fn serial_pulls_run_one_by_one_in_order_of_arrival() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_leaves_the_queue() {
+async fn a_cancelled_caller_leaves_the_queue() {
     let rig = Rig::new(SERIAL);
     let mut tasks = JoinSet::new();
     let (gate, handles) = queue(&rig, &mut tasks, 4).await;
@@ -103,7 +103,7 @@ async fn a_caller_that_goes_away_leaves_the_queue() {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_away_stops_its_pull() {
+async fn a_cancelled_caller_stops_its_pull() {
     for puller in [SERIAL, PullerOptions { max_parallel: Some(1), ..PARALLEL }] {
         let rig = Rig::new(puller);
         let mut tasks = JoinSet::new();
@@ -141,7 +141,7 @@ async fn a_pull_that_waited_looks_again() {
 }
 
 #[tokio::test]
-async fn a_pull_that_waited_pulls_where_nobody_can_tell() {
+async fn a_waiting_pull_pulls_when_the_status_is_unknown() {
     let rig = Rig::new(SERIAL);
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     let mut tasks = JoinSet::new();
@@ -176,7 +176,7 @@ async fn two_pods_and_one_failure() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn messages_tell_both_times_and_the_size() {
+async fn messages_have_both_times_and_the_size() {
     let rig = Rig::new(SERIAL);
     let mut tasks = JoinSet::new();
     let (gate, _) = queue(&rig, &mut tasks, 2).await;
@@ -208,17 +208,17 @@ async fn messages_tell_both_times_and_the_size() {
 }
 
 #[tokio::test]
-async fn progress_reaches_the_caller_and_one_that_panics_harms_nobody() {
+async fn progress_reaches_the_caller_and_a_panicking_sink_fails_no_pull() {
     let rig = Rig::new(SERIAL);
-    let told = Arc::new(std::sync::atomic::AtomicUsize::new(0));
-    let count = Arc::clone(&told);
+    let received = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let count = Arc::clone(&received);
     let mut first = request("missing_image", PullPolicy::Always);
     first.progress = ProgressSink::new(move |_| {
         count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         panic!("a sink that fails");
     });
     rig.ensure(first).await.expect("pulled");
-    assert_eq!(told.load(std::sync::atomic::Ordering::Relaxed), 1, "it is told nothing more");
+    assert_eq!(received.load(std::sync::atomic::Ordering::Relaxed), 1, "the sink receives nothing more");
     let next = tokio::time::timeout(Duration::from_secs(10), rig.ensure(request("missing_image", PullPolicy::Always)));
     next.await.expect("the turn is free again").expect("pulled");
 }

@@ -246,7 +246,7 @@ async fn every_request_is_counted_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_that_goes_away_is_counted_too() {
+async fn a_cancelled_caller_is_counted() {
     let rig = Rig::new(SERIAL);
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     let mut tasks = JoinSet::new();

@@ -293,7 +293,7 @@ async fn a_credential_of_the_node_is_nobodys_own() {
 
 // upstream: images/TestEnsureImageExistsWithServiceAccountCoordinates/gate disabled, manager not called
 #[tokio::test]
-async fn without_records_nobody_is_asked() {
+async fn without_records_no_provider_runs() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let providers = Some(provider(directory.path(), true));
     let keyring = Some(Arc::new(Keyring::new(KeyringOptions { providers, ..KeyringOptions::default() })));

@@ -13,7 +13,7 @@ use super::monitor::ProgressMonitor;
 use crate::{Presence, PullIntent};
 
 /// Delays between inspections after a call was cancelled. No service commits for longer than their sum.
-const LOOKS: [Duration; 5] = [
+const DELAYS: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_secs(1),
     Duration::from_secs(4),
@@ -21,7 +21,7 @@ const LOOKS: [Duration; 5] = [
     Duration::from_secs(40),
 ];
 /// How long a service may take to answer the last inspection, at the end of the process.
-const LAST_LOOK: Duration = Duration::from_secs(1);
+const LAST_INSPECTION: Duration = Duration::from_secs(1);
 
 pub(super) struct Aftermath<'a> {
     pub(super) context: &'a PullContext,
@@ -45,22 +45,22 @@ impl Aftermath<'_> {
     /// may still appear for a while; otherwise the service has answered, and one inspection is enough.
     pub(super) async fn watch(&self, intent: PullIntent, given_up: bool, monitor: &ProgressMonitor) {
         let mut seen = ImageArrival::Unknown;
-        for wait in [Duration::ZERO].into_iter().chain(LOOKS) {
-            let look = async {
+        for wait in [Duration::ZERO].into_iter().chain(DELAYS) {
+            let inspection = async {
                 tokio::time::sleep(wait).await;
                 self.inspect().await
             };
             tokio::select! {
                 biased;
-                () = self.context.shutdown.cancelled() => return self.last_look(intent, given_up, monitor).await,
-                look = look => seen = look,
+                () = self.context.shutdown.cancelled() => return self.inspect_at_end(intent, given_up, monitor).await,
+                inspection = inspection => seen = inspection,
             }
             if matches!(seen, ImageArrival::Present(_)) || (!given_up && matches!(seen, ImageArrival::Nothing)) {
                 break;
             }
         }
         match seen {
-            ImageArrival::Present(image_ref) => came(intent, &image_ref).await,
+            ImageArrival::Present(image_ref) => record_presence(intent, &image_ref).await,
             ImageArrival::Nothing => intent.failed().await,
             ImageArrival::Unknown => intent.keep().await,
         }
@@ -68,10 +68,10 @@ impl Aftermath<'_> {
 
     /// Inspects the image at the end of the process. A service that reports progress and was not about to commit will not make
     /// the image present; for any other the outcome is unknown, and the next start finds the intent.
-    async fn last_look(&self, intent: PullIntent, given_up: bool, monitor: &ProgressMonitor) {
-        tokio::time::sleep(LOOKS[0]).await;
-        match tokio::time::timeout(LAST_LOOK, self.inspect()).await {
-            Ok(ImageArrival::Present(image_ref)) => came(intent, &image_ref).await,
+    async fn inspect_at_end(&self, intent: PullIntent, given_up: bool, monitor: &ProgressMonitor) {
+        tokio::time::sleep(DELAYS[0]).await;
+        match tokio::time::timeout(LAST_INSPECTION, self.inspect()).await {
+            Ok(ImageArrival::Present(image_ref)) => record_presence(intent, &image_ref).await,
             Ok(ImageArrival::Nothing) if !given_up || monitor.is_before_commit() => intent.failed().await,
             Ok(ImageArrival::Nothing | ImageArrival::Unknown) | Err(_) => intent.keep().await,
         }
@@ -88,9 +88,10 @@ impl Aftermath<'_> {
     }
 }
 
-async fn came(intent: PullIntent, image_ref: &str) {
+/// Records the image of an abandoned pull without credentials.
+async fn record_presence(intent: PullIntent, image_ref: &str) {
     let image = intent.image().to_owned();
-    match intent.came(image_ref).await {
+    match intent.present(image_ref).await {
         Ok(()) => tracing::info!(
             image,
             image_ref,

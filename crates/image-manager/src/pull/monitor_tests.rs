@@ -23,7 +23,7 @@ fn layer(state: LayerState) -> PullEvent {
 }
 
 #[test]
-fn early_and_late_are_told_the_same_from_then_on() {
+fn late_subscribers_receive_the_same_later_events() {
     let hub = hub();
     let (early, early_seen) = recorder();
     let _early = hub.subscribe(early);
@@ -49,7 +49,7 @@ fn another_attempt_begins_with_nothing() {
 }
 
 #[test]
-fn a_sink_that_panics_harms_nobody() {
+fn a_panicking_sink_disturbs_no_other() {
     let hub = hub();
     let _bad = hub.subscribe(ProgressSink::new(|_| panic!("a sink that fails")));
     let (good, seen) = recorder();

@@ -100,7 +100,7 @@ fn what_stalls() {
 }
 
 #[test]
-fn what_was_seen_is_told() {
+fn the_error_reports_the_bytes_seen() {
     let events = [
         (0, resolved(&[("a", 500), ("b", 700), ("here", 9000)])),
         (0, layer("here", LayerState::Present)),
@@ -124,7 +124,7 @@ fn bytes_are_counted_once() {
 }
 
 #[test]
-fn a_late_joiner_is_told_where_things_stand() {
+fn a_late_joiner_receives_the_current_state() {
     let mut progress = Progress::default();
     assert_eq!(progress.replay().count(), 0);
     let events = [

@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_least_recently_used_goes_and_with_it_the_certainty() {
+    fn the_least_recently_used_is_evicted_and_absence_becomes_unknown() {
         let mut cache = Cache::new(2);
         let put = |cache: &mut Cache<u8>, key, value| cache.put(key, value, FileStamp::UNKNOWN, 1);
         put(&mut cache, "a", 1);

@@ -68,7 +68,7 @@ impl PullIntent {
     ///
     /// # Errors
     /// [`RecordsError`], if the record cannot be written. The intent stays then.
-    pub async fn came(mut self, image_ref: &str) -> Result<(), RecordsError> {
+    pub async fn present(mut self, image_ref: &str) -> Result<(), RecordsError> {
         self.end_with(image_ref, None).await
     }
 

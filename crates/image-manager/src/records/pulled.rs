@@ -214,7 +214,7 @@ impl Pulled {
                 Ok((record, Version::Beta | Version::Alpha)) => (record.image_ref == image_ref).then_some(record),
                 Err(what) => {
                     let error = self.unreadable(&file, what);
-                    tracing::warn!(%error, image_ref, "a pulled record is written anew");
+                    tracing::warn!(%error, image_ref, "a pulled record is written again");
                     None
                 }
             });

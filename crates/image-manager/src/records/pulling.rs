@@ -188,16 +188,16 @@ impl Pulling {
             drop(lock);
             return Ok(lease);
         }
-        let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "somebody takes it away all the time");
-        Err(RecordsError::io("write", self.directory.path_of(&file))(gone))
+        let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "another process keeps removing it");
+        Err(RecordsError::io("write", self.directory.path_of(&file))(removed))
     }
 
     /// Makes an intent that is held outlive a stop of the machine, whichever process wrote it. Blocks.
     pub(super) fn settle(&self, image: &str) -> Result<(), RecordsError> {
         let file = file_name(image);
         let Some(content) = self.directory.read(&file)? else {
-            let gone = std::io::Error::new(std::io::ErrorKind::NotFound, "somebody took it away");
-            return Err(RecordsError::io("make durable", self.directory.path_of(&file))(gone));
+            let removed = std::io::Error::new(std::io::ErrorKind::NotFound, "another process removed it");
+            return Err(RecordsError::io("make durable", self.directory.path_of(&file))(removed));
         };
         self.directory.sync_file(&file, &content.into_file())?;
         self.directory.sync()

@@ -70,7 +70,7 @@ fn recover_one(inner: &Inner, images: &Images, image: &str) -> Result<bool, Reco
     let ids = images.ids(image);
     if ids.is_empty() {
         if inner.pulling.release_if_older(image, inner.pulled.now() - OVER)? {
-            tracing::debug!(image, "a pull that was cut off long ago brought nothing");
+            tracing::debug!(image, "an old interrupted pull has not made its image present");
         }
         return Ok(false);
     }
@@ -81,7 +81,10 @@ fn recover_one(inner: &Inner, images: &Images, image: &str) -> Result<bool, Reco
     for id in ids {
         inner.update(id, name.as_deref(), None)?;
     }
-    let gone = inner.pulling.release(image, None)?;
-    tracing::info!(image, "a pull that was cut off: the registry is asked before its image is used");
-    Ok(gone)
+    let removed = inner.pulling.release(image, None)?;
+    tracing::info!(
+        image,
+        "an interrupted pull has made its image present: the registry is asked before the image is used"
+    );
+    Ok(removed)
 }

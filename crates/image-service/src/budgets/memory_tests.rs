@@ -38,7 +38,7 @@ fn the_biggest_of_the_pull_that_holds_least_is_next() {
 }
 
 #[test]
-fn what_is_spare_goes_to_nobody_while_one_waits() {
+fn spare_memory_is_not_lent_while_a_reservation_waits() {
     let budget = MemoryBudget::new(400);
     let pull = budget.pull();
     let extra = budget.try_take(200).expect("spare");
@@ -83,7 +83,7 @@ fn who_leaves_the_line_lets_the_next_in() {
 }
 
 #[test]
-fn buffers_are_kept_while_there_is_room_and_somebody_works() {
+fn buffers_are_kept_while_there_is_room_and_work() {
     let budget = MemoryBudget::new(BUFFER * 8);
     let share = budget.reserve(budget.pull(), 1, BUFFER * 2).now_or_never().expect("free");
     let buffers = vec![budget.buffer(), budget.buffer()];
@@ -112,7 +112,7 @@ proptest! {
     /// Jobs of several pulls, each taking its least, then extra if there is, then a window for some, some given up in the
     /// line: all end, and never more is used than there is, except by one window that is too big for any budget.
     #[test]
-    fn never_more_than_there_is_and_nobody_waits_forever(
+    fn the_budget_is_never_exceeded_and_every_waiter_ends(
         total in 64_usize..400,
         jobs in proptest::collection::vec((0_u64..4, 1_u64..1000, 1_usize..300, 0_usize..200, 0_usize..80, any::<bool>()), 1..40),
     ) {

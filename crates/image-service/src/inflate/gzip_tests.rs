@@ -204,10 +204,10 @@ fn a_bomb_takes_no_memory() {
 }
 
 #[test]
-fn a_reader_that_goes_ends_it() {
+fn a_stopped_reader_ends_the_decoder() {
     let blob = gzip(&layer(3, 600));
-    struct Gone(u32);
-    impl Sink for Gone {
+    struct StoppedAfter(u32);
+    impl Sink for StoppedAfter {
         fn buffer(&mut self) -> Result<Vec<u8>, Stopped> {
             Ok(vec![0; BUFFER])
         }
@@ -218,5 +218,5 @@ fn a_reader_that_goes_ends_it() {
         }
     }
     let mut source = Chunks::new(&blob, 10_000);
-    assert!(matches!(run(&mut source, &mut Gone(0), &Options::default(), &mut |_| ()), Err(Error::Stopped(_))));
+    assert!(matches!(run(&mut source, &mut StoppedAfter(0), &Options::default(), &mut |_| ()), Err(Error::Stopped(_))));
 }

@@ -102,7 +102,7 @@ fn sockets_are_read_and_silence_can_be_given_up() {
 }
 
 #[test]
-fn a_pipe_without_an_end_comes_to_one() {
+fn a_pipe_without_an_end_is_refused_at_the_limit() {
     let limits = Limits { image_bytes: 1 << 20, ..Limits::default() };
     let error = opened(Path::new("/dev/zero"), &limits, &|| false).expect_err("too much");
     assert_eq!(error.message(), "the limit of bytes of an archive is 1048576, and there are more");

@@ -108,7 +108,7 @@ impl std::fmt::Debug for Fake {
 }
 
 impl Fake {
-    fn goes_wrong(&self, wrong: Wrong) -> bool {
+    fn takes_fault(&self, wrong: Wrong) -> bool {
         let mut state = self.state.lock();
         let is_next = state.wrong.front() == Some(&wrong);
         if is_next {
@@ -192,7 +192,7 @@ impl RuntimeStore for Fake {
     async fn begin(&self, id: &str, _: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>> {
         let id = id.to_owned();
         self.state.lock().begun.insert(id.clone(), manifest.clone());
-        if self.goes_wrong(Wrong::Begin) {
+        if self.takes_fault(Wrong::Begin) {
             return Err(Error::new(Kind::Unavailable, "app:1: the runtime is gone"));
         }
         Ok(Arc::new(OnItsWay { id, fake: self.clone() }))
@@ -236,7 +236,7 @@ impl RuntimeStore for Fake {
     }
 
     fn undecodable(&self, _: &[u8]) -> Option<String> {
-        self.goes_wrong(Wrong::Config).then(|| "created is not a time".to_owned())
+        self.takes_fault(Wrong::Config).then(|| "created is not a time".to_owned())
     }
 
     async fn records(&self) -> Result<Vec<RuntimeRecord>> {
@@ -290,7 +290,7 @@ impl Deposit for OnItsWay {
     }
 
     async fn open(&self, layer: StackedLayer<'_>) -> Result<Slot> {
-        if self.fake.goes_wrong(Wrong::Slot) {
+        if self.fake.takes_fault(Wrong::Slot) {
             return Ok(Slot::Unsupported("the snapshot is a mount of the type \"9p\"".to_owned()));
         }
         if self.fake.state.lock().committed.contains_key(layer.chain_id) {
@@ -304,7 +304,7 @@ impl Deposit for OnItsWay {
     }
 
     fn place(&self, layer: &Path, slot: &OpenSlot) -> io::Result<()> {
-        if self.fake.goes_wrong(Wrong::Full) {
+        if self.fake.takes_fault(Wrong::Full) {
             return Err(io::Error::from_raw_os_error(28));
         }
         let Destination::Directory(to) = &slot.destination else { panic!("{slot:?}") };
@@ -312,10 +312,10 @@ impl Deposit for OnItsWay {
     }
 
     async fn commit(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
-        if self.fake.goes_wrong(Wrong::Commit) {
+        if self.fake.takes_fault(Wrong::Commit) {
             return Err(Error::new(Kind::Internal, "no"));
         }
-        if self.fake.goes_wrong(Wrong::Gone) {
+        if self.fake.takes_fault(Wrong::Gone) {
             return Err(Error::new(Kind::Unavailable, "gone").with_reason(Reason::Unreachable));
         }
         let committed =
@@ -345,9 +345,9 @@ impl Deposit for OnItsWay {
     }
 
     async fn independent_layers(&self) -> Result<BTreeMap<Digest, Digest>> {
-        if self.fake.goes_wrong(Wrong::LinkLater) {
+        if self.fake.takes_fault(Wrong::LinkLater) {
             self.fake.state.lock().wrong.push_front(Wrong::Link);
-        } else if self.fake.goes_wrong(Wrong::Link) {
+        } else if self.fake.takes_fault(Wrong::Link) {
             return Ok(BTreeMap::new());
         }
         let state = self.fake.state.lock();
@@ -377,7 +377,7 @@ impl Deposit for OnItsWay {
         state.written.push((name.to_owned(), before));
         drop(state);
         let is_id = name.starts_with("sha256:");
-        if self.fake.goes_wrong(if is_id { Wrong::Id } else { Wrong::Name }) {
+        if self.fake.takes_fault(if is_id { Wrong::Id } else { Wrong::Name }) {
             return Err(Error::new(Kind::Internal, "no"));
         }
         Ok(())
@@ -489,7 +489,7 @@ async fn a_slot_of_an_unknown_kind_is_left_to_the_runtime() {
 
 #[tokio::test]
 #[ignore = "needs root: scripts/test.sh"]
-async fn a_failure_in_the_middle_leaves_no_record_and_the_next_pull_goes_on() {
+async fn a_failure_in_the_middle_leaves_no_record_and_the_next_pull_resumes() {
     for (wrong, kind, is_left) in [
         (Wrong::Commit, Kind::Internal, false),
         (Wrong::Full, Kind::ResourceExhausted, false),

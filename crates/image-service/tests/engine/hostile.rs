@@ -19,7 +19,7 @@ use crate::support::{Node, image, layer};
 struct Outside(PathBuf);
 
 impl Outside {
-    fn beside(node: &Node) -> Self {
+    fn next_to(node: &Node) -> Self {
         let path = node.directory.path().join("outside");
         fs::create_dir(&path).expect("creates");
         fs::write(path.join("canary"), "alive").expect("writes");
@@ -163,7 +163,7 @@ fn copy(view: &View, to: &Path) {
 async fn a_hostile_image_reaches_nothing_outside() {
     for format in [LayerFormat::Dir, LayerFormat::Erofs] {
         let node = Node::with(|options| options.store.layer_format = format).await;
-        let outside = Outside::beside(&node);
+        let outside = Outside::next_to(&node);
         for (bad, word) in refused(outside.text()) {
             let bad = image().layer(bad).build();
             node.registry.push("bad", "v1", &bad);
@@ -218,7 +218,7 @@ fn device_number(major: u64, minor: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread")]
 async fn documents_that_are_deep_or_name_other_places() {
     let node = Node::start().await;
-    let outside = Outside::beside(&node);
+    let outside = Outside::next_to(&node);
     let good = image().layer(layer("a/x", 1, 100)).build();
     node.registry.push("bad", "good", &good);
     let manifest = "application/vnd.oci.image.manifest.v1+json";

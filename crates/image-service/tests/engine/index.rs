@@ -97,7 +97,7 @@ async fn indexes_within_indexes_to_a_depth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_index_of_very_many_is_not_gone_through() {
+async fn an_index_of_too_many_manifests_is_refused() {
     let node = Node::start().await;
     let image = of("linux/arm64");
     node.registry.push_untagged("app", &image);

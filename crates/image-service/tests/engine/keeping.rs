@@ -111,7 +111,7 @@ async fn an_export_is_what_was_pulled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_damaged_layer_comes_back_from_its_blob() {
+async fn a_damaged_layer_is_restored_from_its_blob() {
     let node = node().await;
     let image = sample();
     node.registry.push("app", "v1", &image);

@@ -195,7 +195,7 @@ async fn a_mirror_with_damaged_bytes_gives_way_to_the_registry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn credentials_decide_and_are_not_told() {
+async fn credentials_decide_and_are_not_reported() {
     let node = Node::start().await;
     let auth = Auth::Basic { user: "ada".into(), password: "swordfish".into() };
     let private = TestRegistry::start(Options { auth: Some(auth), ..Options::default() }).await;
@@ -217,7 +217,7 @@ async fn credentials_decide_and_are_not_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_engine_is_told_reaches_the_registry_client() {
+async fn options_of_the_engine_reach_the_registry_client() {
     let storage = TestRegistry::open().await;
     let allowed = storage.url().parse().expect("a target");
     let node = Node::with(|options| {

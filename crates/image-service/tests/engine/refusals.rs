@@ -194,7 +194,7 @@ fn empty_files(prefix: &str, count: usize) -> LayerBuilder {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entries_are_in_proportion_to_what_comes() {
+async fn entries_are_limited_in_proportion_to_fetched_bytes() {
     for format in [LayerFormat::Dir, LayerFormat::Erofs] {
         let node = Node::with(|options| {
             options.store.layer_format = format;
@@ -287,7 +287,7 @@ async fn manifests_that_are_none() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kinds_tell_what_to_do() {
+async fn error_kinds_match_the_cause() {
     let node = Node::start().await;
     node.registry.push("app", "v1", &image().build());
     assert_eq!(node.pull("app:v2").await.expect_err("no tag").kind(), Kind::NotFound);
@@ -326,7 +326,7 @@ async fn a_broken_hosts_file_fails_the_pull_and_is_read_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_engine_on_one_store_is_told_who_has_it() {
+async fn a_second_engine_is_refused_with_the_owner_of_the_store() {
     let node = Node::start().await;
     let second = image_service::Engine::open(options(node.directory.path())).await;
     let Err(OpenError::Store(error)) = second else { panic!("{second:?}") };

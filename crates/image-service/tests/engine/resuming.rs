@@ -111,7 +111,7 @@ async fn ready(node: &Node, image: &BuiltImage) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_before_a_restart_is_not_fetched_again() {
+async fn bytes_fetched_before_a_restart_are_not_fetched_again() {
     for format in FORMATS {
         let node = start(Resume::Always, format).await;
         let image = push(&node.registry);
@@ -157,7 +157,7 @@ async fn child() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_before_a_kill_is_not_fetched_again() {
+async fn bytes_fetched_before_a_kill_are_not_fetched_again() {
     for (format, keep_blobs) in [(FORMATS[0], false), (FORMATS[1], false), (FORMATS[0], true)] {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let registry = TestRegistry::open().await;
@@ -238,7 +238,7 @@ async fn what_was_changed_meanwhile_is_fetched_again() {
 
 /// A kill may come when a layer is noted as whole, and what was written down of its blob is not yet gone.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_part_goes_with_the_layer_that_is_whole() {
+async fn a_partial_blob_is_removed_with_its_whole_layer() {
     let node = start(Resume::Always, LayerFormat::Dir).await;
     let image = push(&node.registry);
     pull_in_part(&node, &image).await;
@@ -353,7 +353,7 @@ async fn a_slow_line_is_noticed_by_itself() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_goes_and_a_registry_that_fails_leave_it_as_well() {
+async fn cancelled_and_failed_pulls_leave_resumable_content() {
     let node = start(Resume::Always, LayerFormat::Dir).await;
     let image = push(&node.registry);
     let second = blob(&image, 1);
@@ -397,7 +397,7 @@ async fn nothing_is_left_of_what_was_wrong_nor_where_it_is_not_wanted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_kept_for_a_day_and_goes_when_asked() {
+async fn leftovers_are_kept_for_a_day_or_removed_on_request() {
     let node = start(Resume::Always, LayerFormat::Dir).await;
     let image = push(&node.registry);
     pull_in_part(&node, &image).await;
@@ -425,7 +425,7 @@ async fn it_is_kept_for_a_day_and_goes_when_asked() {
 /// Bytes that could not be written may be in memory all the same, where another process finds them: it does not believe them.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs root: scripts/test.sh"]
-async fn after_a_failed_sync_nobody_takes_up_what_was_whole() {
+async fn after_a_failed_sync_no_whole_layer_is_resumed() {
     let disk = testdisk::Disk::new(testdisk::Kind::Ext4, 96 << 20).expect("a disk: this test needs root");
     let mounted = disk.mount().expect("mounts");
     let registry = TestRegistry::open().await;

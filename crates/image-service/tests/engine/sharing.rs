@@ -218,7 +218,7 @@ fn as_zstd(layer: &BuiltLayer) -> BuiltLayer {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layer_that_comes_in_one_compression_is_not_fetched_in_another() {
+async fn a_layer_arriving_in_one_compression_is_not_fetched_in_another() {
     let node = Node::start().await;
     let layers = [layer("a/x", 1, 800_000).build(), layer("b/y", 2, 300_000).build()];
     let gzip = layers.iter().cloned().fold(image(), |image, layer| image.layer(layer)).build();

@@ -203,7 +203,7 @@ async fn signatures_that_do_not_count() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn signatures_come_from_whoever_has_them() {
+async fn signatures_are_fetched_from_any_host_that_has_them() {
     let signed = Signed::start().await;
     let (registry, mirror) = (&signed.node.registry, registry::testing::TestRegistry::open().await);
     signed.node.hosts_toml(&format!("server = \"{}\"\n[host.\"{}\"]\n", registry.url(), mirror.url()));

@@ -194,7 +194,7 @@ async fn what_runs_out_of_space_leaves_nothing_and_tells_what_it_needs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_slow_line_and_a_long_unpacking_are_told() {
+async fn slow_fetching_and_long_unpacking_are_reported() {
     let node = Node::start().await;
     // Sixty-four MiB of the same bytes: a blob of a few hundred KiB.
     let base = registry::testing::LayerBuilder::new().file("zeros", vec![7; 64 << 20]).zstd().build();

@@ -31,11 +31,11 @@ impl Report for Planned {
     }
 
     fn names(&self) -> Vec<String> {
-        self.0.images.iter().filter(|image| image.goes()).map(|image| image.title().to_owned()).collect()
+        self.0.images.iter().filter(|image| image.is_removed()).map(|image| image.title().to_owned()).collect()
     }
 
     fn ids(&self) -> Vec<String> {
-        self.0.images.iter().filter(|image| image.goes()).map(|image| image.id.clone()).collect()
+        self.0.images.iter().filter(|image| image.is_removed()).map(|image| image.id.clone()).collect()
     }
 }
 
@@ -115,7 +115,7 @@ fn summary(app: &App, lines: Vec<String>) -> Outcome {
 }
 
 fn plan_lines(request: &CollectRequest, plan: &CollectPlan) -> Vec<String> {
-    let goes = plan.images.iter().filter(|image| image.goes()).count();
+    let goes = plan.images.iter().filter(|image| image.is_removed()).count();
     let mut lines = Vec::new();
     if goes == 0 && plan.wanted_bytes == 0 {
         lines.push(format!(

@@ -31,7 +31,7 @@ struct Explained {
 
 impl Explained {
     fn verdict(&self) -> String {
-        match (self.image.goes(), self.collectable) {
+        match (self.image.is_removed(), self.collectable) {
             (true, _) => format!("the next round removes it: {}", self.image.why),
             (false, true) if self.image.protected_until.is_some() => {
                 format!("it stays: {}; it goes last, where nothing else suffices", self.image.why)
@@ -104,7 +104,7 @@ fn find(plan: &CollectPlan, wanted: Vec<Wanted>) -> Vec<PlannedImage> {
 }
 
 fn explained(image: PlannedImage, unused: &CollectPlan) -> Explained {
-    let place = unused.images.iter().position(|other| other.id == image.id && other.goes());
+    let place = unused.images.iter().position(|other| other.id == image.id && other.is_removed());
     let would_free_bytes = place.and_then(|place| unused.images[place].frees_bytes);
     let image = match place {
         // An image that a round would not consider is kept for the reason that always holds.

@@ -144,7 +144,7 @@ async fn pull_with(
     };
     match source.service().pull_image(request).await {
         Ok(image_ref) => {
-            intent.came(&image_ref).await.map_err(recorded)?;
+            intent.present(&image_ref).await.map_err(recorded)?;
             tracing::info!(%image, duration = %units::seconds(begin.elapsed()), "pulled");
             Ok(Pulled { image, image_ref })
         }

@@ -1,7 +1,7 @@
 //! Keep rules as the configuration writes them: one text each. Parses them into [`KeepRule`]s; [`image_manager::gc`] decides
 //! what a rule does.
 
-use image_manager::gc::{KeepRule, Pattern, Says};
+use image_manager::gc::{KeepRule, Pattern, RuleEffect};
 
 use serde_json::{Value, json};
 
@@ -39,17 +39,17 @@ pub(crate) fn rules(texts: &[String]) -> Vec<KeepRule> {
 }
 
 fn rule(text: &str) -> Result<KeepRule, String> {
-    let (pattern, says) = match text.split_once(';') {
-        None => (text, Says::Keep),
+    let (pattern, effect) = match text.split_once(';') {
+        None => (text, RuleEffect::Keep),
         Some((pattern, option)) => {
             let weight = option.strip_prefix("weight=").and_then(|number| number.parse::<f64>().ok());
             let weight = weight.filter(|weight| weight.is_finite() && (0.001..=1_000_000.0).contains(weight));
             let weight = weight.ok_or_else(|| format!("{text:?}: a weight is a number from 0.001 to 1000000"))?;
-            (pattern, Says::Weigh(weight))
+            (pattern, RuleEffect::Weigh(weight))
         }
     };
     let pattern = Pattern::parse(pattern).map_err(|error| error.to_string())?;
-    Ok(KeepRule { pattern, says })
+    Ok(KeepRule { pattern, effect })
 }
 
 #[cfg(test)]
@@ -62,7 +62,7 @@ mod tests {
         let good = texts(&["registry.example/base/*", "namespace=shop;weight=2.5"]);
         assert_eq!(Rules::read(json!(good)), Ok(good.clone()));
         let rules = rules(&good);
-        assert_eq!((rules.len(), rules[0].says, rules[1].says), (2, Says::Keep, Says::Weigh(2.5)));
+        assert_eq!((rules.len(), rules[0].effect, rules[1].effect), (2, RuleEffect::Keep, RuleEffect::Weigh(2.5)));
         for bad in ["", "a b", "x;weight=0", "x;weight=-1", "x;weight=NaN", "x;keep", "x;weight=", ";weight=1"] {
             assert_ne!(Rules::read(json!([bad])).expect_err(bad), "", "{bad}");
         }

@@ -20,10 +20,10 @@ mod crash;
 mod digests;
 #[path = "faults.rs"]
 mod faults;
+#[path = "file_systems.rs"]
+mod file_systems;
 #[path = "full_disk.rs"]
 mod full_disk;
-#[path = "ground.rs"]
-mod ground;
 #[path = "keeping.rs"]
 mod keeping;
 #[path = "mount.rs"]

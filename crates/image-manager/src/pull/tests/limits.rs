@@ -40,7 +40,7 @@ async fn urgent_ones_first_and_a_waiter_raises_its_job() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waited_long_goes_before_all() {
+async fn a_long_wait_overrides_priority() {
     let mut rig = Rig::new(serial());
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     for image in ["a:1", "b:1", "c:1"] {
@@ -54,7 +54,7 @@ async fn who_waited_long_goes_before_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_registry_holds_up_nobody_else() {
+async fn a_full_registry_delays_no_other() {
     let mut rig = Rig::new(PullerOptions { max_parallel: Some(3), per_registry: Some(1), ..free() });
     let gate = rig.fake.faults().hold(CallKind::PullImage);
     for image in ["reg.example/a:1", "reg.example/b:1", "reg.example/c:1", "other.example/a:1", "a:1"] {
@@ -108,7 +108,7 @@ async fn without_patience_a_pull_fails_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_that_nobody_uses_is_given_back() {
+async fn an_unused_token_is_returned() {
     let options = PullerOptions { qps: 1.0, burst: 1, linger: Duration::ZERO, ..free() };
     let mut rig = Rig::new(options);
     rig.ask("a:1").await;

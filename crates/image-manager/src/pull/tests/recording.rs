@@ -198,7 +198,7 @@ async fn pull_and_leave(kept: &mut Kept, sly: &Sly) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_comes_although_its_pull_was_given_up_is_not_everybodys() {
+async fn an_image_of_an_abandoned_pull_is_not_accessible_to_every_pod() {
     let second = Duration::from_secs(1);
     struct Case {
         name: &'static str,

@@ -32,7 +32,7 @@ async fn the_last_of_twenty_is_served_by_the_one_pull() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_nobody_wants_ends_after_the_linger() {
+async fn an_unwanted_pull_ends_after_the_linger() {
     let mut rig = Rig::new(free());
     let _gate = rig.fake.faults().hold(CallKind::PullImage);
     let handles = [rig.ask("a:1").await, rig.ask("a:1").await];
@@ -213,7 +213,7 @@ async fn where_all_find_it_nothing_is_pulled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_look_that_is_out_of_date_is_repeated_though_nobody_waited() {
+async fn an_outdated_check_is_repeated_without_a_wait() {
     let mut rig = Rig::new(free());
     let asked = Arc::new(AtomicU64::new(0));
     let wanted = |mark| Wanted { recheck: recheck(Some("here"), &asked), mark, ..Wanted::new(ImageSpec::new("b:1")) };

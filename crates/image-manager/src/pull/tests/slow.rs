@@ -98,7 +98,7 @@ async fn a_service_that_tells_nothing_may_take_its_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pull_that_trickles_goes_on() {
+async fn a_trickling_pull_continues() {
     let options = PullerOptions { progress_deadline: Some(Duration::from_secs(20)), ..free() };
     let script = [vec![fetching()], (1..90).map(done).collect()].concat();
     let (outcome, seconds) = pull(script, options).await;

@@ -38,7 +38,7 @@ async fn an_intent_that_cannot_be_made_durable_keeps_its_image_away() {
 
 // upstream: pullmanager/TestFileBasedImagePullManager_RecordPullIntent/second pull
 #[tokio::test]
-async fn a_second_pull_beside_the_first() {
+async fn two_pulls_share_one_intent() {
     let node = Node::new();
     let records = node.open().await;
     let first = records.intend(IMAGE).await.unwrap();
@@ -260,7 +260,7 @@ async fn a_guard_that_is_dropped_anywhere_counts_as_failed() {
 }
 
 #[tokio::test]
-async fn nobody_who_waits_is_needed_to_end_what_was_begun() {
+async fn begun_writes_end_without_a_waiter() {
     let node = Node::new();
     let records = node.open().await;
     // An intent whose receiver is dropped.
@@ -315,7 +315,7 @@ async fn names_under_which_nothing_can_be_recorded() {
 }
 
 #[tokio::test]
-async fn an_intent_that_somebody_removed_is_written_again_by_the_next_pull() {
+async fn a_removed_intent_is_written_again_by_the_next_pull() {
     let node = Node::new();
     let records = node.open().await;
     let first = records.intend(IMAGE).await.unwrap();

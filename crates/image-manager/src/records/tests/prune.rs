@@ -90,7 +90,7 @@ async fn what_cannot_be_read_stays_and_stops_nothing() {
 }
 
 #[tokio::test]
-async fn pruning_beside_pulls_loses_nothing() {
+async fn pruning_during_pulls_loses_no_record() {
     let node = Node::new();
     let records = node.open().await;
     let refs: Vec<String> = (0..40).map(|i| format!("ref{i}")).collect();

@@ -157,7 +157,7 @@ async fn killed_between_record_and_end() {
 }
 
 #[tokio::test]
-async fn a_pull_that_goes_on_is_not_recovered() {
+async fn a_running_pull_is_not_recovered() {
     let node = Node::new();
     let other = node.open().await;
     let intent = other.intend(LATEST).await.unwrap();

@@ -1,5 +1,5 @@
-//! The ground under a store: file systems of every kind, which work or are refused with a reason; a disk that fails, and
-//! becomes read-only, while it is used; foreign processes that move, delete, replace and damage what is the store's. Needs root.
+//! The file system under a store: every kind of file system works or is refused with a reason; a disk fails or becomes read-only
+//! while it is used; other processes move, delete, replace and damage files of the store. Needs root.
 
 use std::fs;
 use std::os::unix::fs::symlink;

@@ -1,11 +1,11 @@
-//! Tests of making room for pulls.
+//! Tests of collections for pulls.
 
 use super::*;
-use crate::MakeRoom;
+use crate::ReclaimSpace;
 use crate::gc::manager::tests::{Rig, image, policy};
 
 #[test]
-fn what_a_pull_lacks() {
+fn the_shortage_of_a_pull() {
     let policy = GcPolicy { high_threshold_percent: 85, low_threshold_percent: 80, ..GcPolicy::default() };
     let space = |available| DiskSpace { capacity: 1000, available, ..DiskSpace::default() };
     // (available, needed, to be freed)
@@ -25,30 +25,34 @@ fn what_a_pull_lacks() {
 }
 
 #[tokio::test]
-async fn room_is_made_as_needed_and_never_of_what_must_stay() {
+async fn space_is_freed_as_needed_and_never_by_removing_images_in_use() {
     let images = vec![image("0", 300), image("1", 300), image("2", 100)];
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 300, images);
     rig.use_image("1");
-    let room = rig.manager.make_room(Some(350)).await;
-    assert_eq!((room.freed_bytes, room.removed, room.enough), (300, 1, true));
+    let reclaimed = rig.manager.reclaim_space(Some(350)).await;
+    assert_eq!((reclaimed.freed_bytes, reclaimed.removed, reclaimed.enough), (300, 1, true));
     assert_eq!(rig.shelf.ids(), ["1", "2"]);
-    let room = rig.manager.make_room(Some(900)).await;
-    assert_eq!((room.freed_bytes, room.removed, room.enough), (100, 1, false));
-    assert!(room.problem.as_deref().is_some_and(|text| text.contains("(freed 100 bytes)")), "{:?}", room.problem);
+    let reclaimed = rig.manager.reclaim_space(Some(900)).await;
+    assert_eq!((reclaimed.freed_bytes, reclaimed.removed, reclaimed.enough), (100, 1, false));
+    assert!(
+        reclaimed.problem.as_deref().is_some_and(|text| text.contains("(freed 100 bytes)")),
+        "{:?}",
+        reclaimed.problem
+    );
     assert_eq!(rig.shelf.ids(), ["1"]);
     assert_eq!(rig.events().len(), 1, "as the kubelet: {:?}", rig.events());
-    let room = rig.manager.make_room(Some(10)).await;
-    assert_eq!((room.removed, room.enough), (0, true), "there is room enough meanwhile");
+    let reclaimed = rig.manager.reclaim_space(Some(10)).await;
+    assert_eq!((reclaimed.removed, reclaimed.enough), (0, true), "enough space is available already");
 }
 
 #[tokio::test]
-async fn one_collection_serves_all_who_wait() {
+async fn one_collection_serves_all_waiting_pulls() {
     let images = (0..10).map(|n| image(&n.to_string(), 100)).collect();
     let rig = Rig::new(policy(90, 50, 0, 0), 1000, 0, images);
-    let ask = || rig.manager.make_room(None);
-    let rooms = tokio::join!(ask(), ask(), ask(), ask());
-    for room in [&rooms.0, &rooms.1, &rooms.2, &rooms.3] {
-        assert_eq!((room.freed_bytes, room.removed), (500, 5), "all are told of the same collection");
+    let ask = || rig.manager.reclaim_space(None);
+    let results = tokio::join!(ask(), ask(), ask(), ask());
+    for reclaimed in [&results.0, &results.1, &results.2, &results.3] {
+        assert_eq!((reclaimed.freed_bytes, reclaimed.removed), (500, 5), "all get the result of the same collection");
     }
     assert_eq!(rig.shelf.ids().len(), 5);
     // A later request starts a collection of its own.
@@ -56,15 +60,15 @@ async fn one_collection_serves_all_who_wait() {
 }
 
 #[tokio::test]
-async fn what_a_pull_brings_is_held() {
+async fn the_image_of_a_pull_is_held() {
     let rig = Rig::new(policy(90, 80, 0, 0), 1000, 0, vec![image("0", 500), image("1", 500)]);
     let hold = rig.manager.hold(&"r.example/0:1".into()).expect("it holds");
-    rig.manager.make_room(Some(1000)).await;
+    rig.manager.reclaim_space(Some(1000)).await;
     assert_eq!(rig.shelf.ids(), ["0"]);
     let plan = rig.manager.plan(Some(crate::gc::Goal::AllUnused)).await.expect("a plan");
     assert_eq!(plan.images[0].why, "in use by a pull");
     assert_eq!(plan.images[0].last_used, None, "a pull is no use");
     drop(hold);
-    rig.manager.make_room(Some(1000)).await;
+    rig.manager.reclaim_space(Some(1000)).await;
     assert!(rig.shelf.ids().is_empty());
 }

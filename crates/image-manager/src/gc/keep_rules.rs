@@ -1,4 +1,4 @@
-//! [`KeepRule`] and [`Pins`]: images that the administrator of the node keeps. Patterns over names and ids; pure.
+//! [`KeepRule`] and [`Pins`]: images that the administrator of the node keeps. Patterns match names and ids; pure.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use super::name_glob::NameGlob;
 
-/// Which images a rule is about.
+/// The images that a rule or a pin is for.
 ///
 /// By name: `registry.example/team/*` one level, `registry.example/**` everything below; without a tag every tag; `*` within
 /// a part fits any text of that part. An image id, or the beginning of one with at least 12 digits, fits that image. By the
-/// namespace of the pod that used it last: `namespace=NAME`, with `*` as in names. No name of an image has a `=` in it.
+/// namespace of the pod that used it last: `namespace=NAME`, with `*` as in names. Names of images contain no `=`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Pattern {
     text: String,
-    of: Of,
+    subject: PatternSubject,
 }
 
 /// Subject of a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Of {
+enum PatternSubject {
     /// Names, in normal form: `docker.io/library/busybox:*`; and ids. A host in any spelling is the same host.
     Name(NameGlob),
     Namespace(NameGlob),
@@ -31,7 +31,7 @@ enum Of {
     Label,
 }
 
-/// Why a text is no pattern.
+/// The reason why a text is not a pattern.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("image pattern {text:?}: {problem}")]
 pub struct PatternError {
@@ -52,37 +52,37 @@ impl Pattern {
         if text.chars().any(|c| c.is_whitespace() || c.is_control()) {
             return wrong("there is white space in it");
         }
-        let of = match text.split_once('=') {
-            None => normal(text).and_then(|normal| NameGlob::of_names(&normal)).map(Of::Name),
-            Some(("namespace", name)) if !name.is_empty() => NameGlob::new(name).map(Of::Namespace),
+        let subject = match text.split_once('=') {
+            None => normal(text).and_then(|normal| NameGlob::of_names(&normal)).map(PatternSubject::Name),
+            Some(("namespace", name)) if !name.is_empty() => NameGlob::new(name).map(PatternSubject::Namespace),
             Some((key, _)) if is_label(key) => return wrong("rules by label were removed: name the images"),
             Some(_) => return wrong("only namespace may be before the ="),
         };
-        of.map(|of| Self { text: text.to_owned(), of }).or_else(|problem| wrong(&problem))
+        subject.map(|subject| Self { text: text.to_owned(), subject }).or_else(|problem| wrong(&problem))
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Returns true if the id or a name of an image fits, by the list of images.
+    /// Returns true if the id or a name of a listed image matches.
     #[must_use]
     pub fn matches(&self, image: &Image) -> bool {
         self.fits(image, "")
     }
 
-    /// Returns true if an image fits whose last user, `namespace/pod/container`, is this one; empty: it is not known.
+    /// Returns true if an image with this last user (`namespace/pod/container`, empty if it is not known) matches.
     #[must_use]
     pub fn fits(&self, image: &Image, last_user: &str) -> bool {
-        match &self.of {
-            Of::Name(glob) => {
+        match &self.subject {
+            PatternSubject::Name(glob) => {
                 let mut names = image.repo_tags.iter().chain(&image.repo_digests);
                 self.is_id(&image.id) || names.any(|name| matches_name(glob, name))
             }
-            Of::Label => false,
-            Of::Namespace(name) => {
+            PatternSubject::Label => false,
+            PatternSubject::Namespace(name) => {
                 let namespace = last_user.split_once('/').map(|(namespace, _)| namespace);
                 namespace.is_some_and(|namespace| name.matches(namespace))
             }
@@ -91,7 +91,7 @@ impl Pattern {
 
     /// Returns true for a stored pin of a kind that is not supported any more.
     pub(super) fn is_obsolete(&self) -> bool {
-        self.of == Of::Label
+        self.subject == PatternSubject::Label
     }
 
     fn is_id(&self, id: &str) -> bool {
@@ -121,8 +121,8 @@ impl TryFrom<String> for Pattern {
     /// Reads a stored pin. One by a label, or one whose host has no normal form, fits no image, and is no reason to lose the others.
     fn try_from(text: String) -> Result<Self, PatternError> {
         Self::parse(&text).or_else(|error| match (text.split_once('='), normal(&text), NameGlob::of_names(&text)) {
-            (Some((key, _)), ..) if is_label(key) => Ok(Self { of: Of::Label, text }),
-            (None, Err(_), Ok(glob)) => Ok(Self { of: Of::Name(glob), text }),
+            (Some((key, _)), ..) if is_label(key) => Ok(Self { subject: PatternSubject::Label, text }),
+            (None, Err(_), Ok(glob)) => Ok(Self { subject: PatternSubject::Name(glob), text }),
             _ => Err(error),
         })
     }
@@ -146,8 +146,8 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// The pattern in the form in which names are recorded: with registry, its host in the normal form, and with any tag where it
-/// has none.
+/// Returns the pattern in the form in which names are recorded: with a registry whose host is in the normal form, and with any tag
+/// if it has none.
 fn normal(text: &str) -> Result<String, String> {
     let (first, rest) = text.split_once('/').unwrap_or(("", text));
     let is_domain = first.contains(['.', ':', '*']) || first == "localhost" || first.chars().any(char::is_uppercase);
@@ -183,43 +183,43 @@ fn normal_host(host: &str) -> Result<String, String> {
 /// A rule of the configuration about images that collection considers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KeepRule {
-    /// Which images.
+    /// The images.
     pub pattern: Pattern,
     /// Effect of the rule.
-    pub says: Says,
+    pub effect: RuleEffect,
 }
 
 /// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Says {
-    /// They stay.
+pub enum RuleEffect {
+    /// The images are kept.
     Keep,
-    /// Multiplies the cost of losing them by this factor.
+    /// The cost of losing the images is multiplied by this factor.
     Weigh(f64),
 }
 
-/// Images that are pinned in imagelet, by pattern.
+/// Patterns of the images that are pinned in imagelet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Pins(BTreeSet<Pattern>);
 
 impl Pins {
-    /// Adds a pin. Returns true if it was not there before.
+    /// Adds a pin. Returns true if it is new.
     pub fn pin(&mut self, pattern: Pattern) -> bool {
         self.0.insert(pattern)
     }
 
-    /// Takes a pin away. Says whether there was one.
+    /// Removes a pin. Returns true if there was one.
     pub fn unpin(&mut self, pattern: &Pattern) -> bool {
         self.0.remove(pattern)
     }
 
-    /// The pins, in order.
+    /// Returns the pins, in order.
     pub fn iter(&self) -> impl Iterator<Item = &Pattern> {
         self.0.iter()
     }
 
-    /// Returns the pin that matches an image, as far as that is known from the list of images.
+    /// Returns the pin that matches a listed image.
     #[must_use]
     pub fn holds(&self, image: &Image) -> Option<&Pattern> {
         self.hold(image, "")

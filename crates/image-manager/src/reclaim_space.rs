@@ -1,5 +1,5 @@
-//! [`MakeRoom`]: the manager's interface to garbage collection. A pull that found the disk full asks for space; images of
-//! pulls under way are held, so that they are not removed. The collector implements it; no pull waits for another in it.
+//! [`ReclaimSpace`]: the manager's interface to garbage collection. A pull that found the disk full requests space; the images of
+//! running pulls are held, so that they are not removed. The collector implements the trait; no pull waits for another in it.
 
 use base::lock::Mutex;
 use std::collections::HashMap;
@@ -14,15 +14,15 @@ use tokio::time::Instant;
 
 use crate::Clock;
 
-/// Makes room for pulls.
+/// Frees space for pulls by removing images.
 #[async_trait]
-pub trait MakeRoom: Send + Sync {
-    /// Frees space for a pull that failed because there was none; `needed`: so many bytes would have to be available, where
-    /// that is known. Never removes images that must stay. The caller must not hold anything that collection waits for.
-    async fn make_room(&self, needed: Option<u64>) -> Room;
+pub trait ReclaimSpace: Send + Sync {
+    /// Frees space for a pull that failed because the disk was full. `needed` is the number of bytes that must be available, if it
+    /// is known. Images that must stay are never removed. The caller must not hold anything that collection waits for.
+    async fn reclaim_space(&self, needed: Option<u64>) -> ReclaimedSpace;
 
-    /// Holds an image for a pull that begins: until the returned guard is dropped, and a little longer, it is not removed.
-    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
+    /// Holds an image for a pull that begins: it is not removed until the returned guard is dropped, and for a short time after.
+    fn hold(&self, image: &ReferenceOrId) -> Option<ImageHold> {
         let _ = image;
         None
     }
@@ -31,7 +31,8 @@ pub trait MakeRoom: Send + Sync {
 /// Result of freeing space for a pull.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Room {
+#[schemars(rename = "Room")]
+pub struct ReclaimedSpace {
     /// Bytes that were freed.
     pub freed_bytes: u64,
     /// Removed images.
@@ -43,9 +44,9 @@ pub struct Room {
     pub problem: Option<String>,
 }
 
-impl Room {
-    /// Returns true if another try is worth it.
-    pub(crate) fn helps(&self) -> bool {
+impl ReclaimedSpace {
+    /// Returns true if the pull is worth another attempt.
+    pub(crate) fn justifies_retry(&self) -> bool {
         self.enough || self.removed > 0 || self.freed_bytes > 0
     }
 }
@@ -56,7 +57,7 @@ const MANY: usize = 1024;
 const LONG: Duration = Duration::from_secs(3600);
 
 /// Images that are being pulled, or were just pulled.
-pub(crate) struct Holds {
+pub(crate) struct ImageHolds {
     clock: Clock,
     /// Guards the images: how many pulls there are of each, and when the last one ended.
     images: Mutex<HashMap<ReferenceOrId, ImagePulls>>,
@@ -68,12 +69,12 @@ struct ImagePulls {
     ended: Option<Instant>,
 }
 
-impl Holds {
+impl ImageHolds {
     pub(crate) fn new(clock: Clock) -> Arc<Self> {
         Arc::new(Self { clock, images: Mutex::default() })
     }
 
-    pub(crate) fn hold(self: &Arc<Self>, image: &ReferenceOrId) -> Hold {
+    pub(crate) fn hold(self: &Arc<Self>, image: &ReferenceOrId) -> ImageHold {
         let now = (self.clock)();
         let mut images = self.lock();
         if images.len() >= MANY {
@@ -82,7 +83,7 @@ impl Holds {
         }
         images.entry(image.clone()).or_default().pulls += 1;
         drop(images);
-        Hold { holds: Arc::clone(self), image: image.clone() }
+        ImageHold { holds: Arc::clone(self), image: image.clone() }
     }
 
     /// Returns the images of pulls that run, and of those that ended no longer than `linger` ago. Removes the rest.
@@ -98,14 +99,14 @@ impl Holds {
     }
 }
 
-/// See [`MakeRoom::hold`].
+/// Guard of an image that is not removed; see [`ReclaimSpace::hold`].
 #[must_use = "the image is held as long as this lives"]
-pub struct Hold {
-    holds: Arc<Holds>,
+pub struct ImageHold {
+    holds: Arc<ImageHolds>,
     image: ReferenceOrId,
 }
 
-impl Drop for Hold {
+impl Drop for ImageHold {
     fn drop(&mut self) {
         let now = (self.holds.clock)();
         if let Some(held) = self.holds.lock().get_mut(&self.image) {
@@ -121,7 +122,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_pull_is_held_until_a_while_after_its_end() {
-        let holds = Holds::new(Arc::new(Instant::now));
+        let holds = ImageHolds::new(Arc::new(Instant::now));
         let minute = Duration::from_secs(60);
         let image = ReferenceOrId::from("a:1");
         let (first, second) = (holds.hold(&image), holds.hold(&image));
@@ -135,12 +136,12 @@ mod tests {
         assert_eq!(holds.images(minute), std::slice::from_ref(&image));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert!(holds.images(minute).is_empty());
-        assert!(holds.lock().is_empty(), "nothing is kept of it");
+        assert!(holds.lock().is_empty(), "the entry is removed");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn names_do_not_pile_up_where_nobody_asks_for_them() {
-        let holds = Holds::new(Arc::new(Instant::now));
+    async fn images_do_not_accumulate_without_a_collector() {
+        let holds = ImageHolds::new(Arc::new(Instant::now));
         let running = holds.hold(&"running".into());
         for number in 0..MANY * 4 {
             drop(holds.hold(&format!("image:{number}").into()));

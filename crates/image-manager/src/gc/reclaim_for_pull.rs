@@ -1,56 +1,56 @@
-//! Collections of [`ImageGcManager`] for pulls that found the disk full. One collection serves all pulls that wait for it, and needs
-//! nothing of the puller.
+//! Collections of [`ImageGcManager`] for pulls that found the disk full. One collection serves all pulls that wait for it, and does not
+//! call the puller.
 
 use std::sync::atomic::Ordering;
 
 use super::disk::{DiskSpace, Shortage};
-use super::manager::{ImageGcManager, LastRoom};
+use super::manager::{ImageGcManager, LastPullCollection};
 use super::metrics::Trigger;
 use super::policy::GcPolicy;
 use super::report::{GcReport, chain};
-use crate::make_room::Room;
+use crate::reclaim_space::ReclaimedSpace;
 
 impl ImageGcManager {
-    /// Frees space for a pull; see [`MakeRoom::make_room`](crate::MakeRoom::make_room).
-    pub(super) async fn room_for_pull(&self, needed: Option<u64>) -> Room {
-        let before = self.rooms_made.load(Ordering::Acquire);
-        let mut last = self.last_room.lock().await;
+    /// Frees space for a pull; see [`ReclaimSpace::reclaim_space`](crate::ReclaimSpace::reclaim_space).
+    pub(super) async fn reclaim_for_pull(&self, needed: Option<u64>) -> ReclaimedSpace {
+        let before = self.pull_collections.load(Ordering::Acquire);
+        let mut last = self.last_pull_collection.lock().await;
         // A collection that ended while this pull waited has freed space for this pull as well, if it was enough.
-        if last.number > before && last.room.removed > 0 && (needed.is_none() || self.fits(needed).await) {
-            return last.room.clone();
+        if last.number > before && last.reclaimed.removed > 0 && (needed.is_none() || self.fits(needed).await) {
+            return last.reclaimed.clone();
         }
         let result = {
             let policy = self.context.options().policy;
             self.round(Trigger::Pull, None, |space| shortage(space, &policy, needed)).await
         };
         let (report, error) = result.unwrap_or_else(|error| (GcReport::default(), Some(error)));
-        let room = Room {
+        let reclaimed = ReclaimedSpace {
             freed_bytes: report.freed_bytes,
             removed: report.removed.len(),
             enough: self.fits(needed).await,
             problem: error.as_ref().map(chain),
         };
-        *last = LastRoom { number: last.number + 1, room: room.clone() };
-        self.rooms_made.store(last.number, Ordering::Release);
-        room
+        *last = LastPullCollection { number: last.number + 1, reclaimed: reclaimed.clone() };
+        self.pull_collections.store(last.number, Ordering::Release);
+        reclaimed
     }
 
-    /// Returns true if the file system is known to have room for the pull.
+    /// Returns true if the file system is known to have the space for the pull.
     async fn fits(&self, needed: Option<u64>) -> bool {
         let Some(needed) = needed else { return false };
         match self.context.measure_image_fs().await {
             Ok((_, space)) => space.available >= needed,
             Err(error) => {
-                tracing::debug!(error = chain(&error), "whether a pull fits now is not known");
+                tracing::debug!(error = chain(&error), "the free space for a pull cannot be measured");
                 false
             }
         }
     }
 }
 
-/// The shortage of a pull: the bytes that it lacks, and above the high mark at least what a periodic round would free. If
-/// `needed` is not known: up to the low mark, and below that mark as many bytes as are available, so that there are twice
-/// as many.
+/// Returns the shortage of a pull: the bytes that are missing, but above the high threshold at least the shortage of a periodic
+/// round. If `needed` is not known, it is the distance to the low threshold, or below that threshold the available bytes, so that
+/// twice as many become available.
 fn shortage(space: DiskSpace, policy: &GcPolicy, needed: Option<u64>) -> Shortage {
     match needed {
         Some(needed) => {
@@ -65,5 +65,5 @@ fn shortage(space: DiskSpace, policy: &GcPolicy, needed: Option<u64>) -> Shortag
 }
 
 #[cfg(test)]
-#[path = "room_tests.rs"]
+#[path = "reclaim_for_pull_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Pulls that find the disk full: collection is asked once, and the pull is tried once more where that helped.
+//! Pulls that find the disk full: one collection is requested, and the pull is attempted again if space was freed.
 
 use base::lock::Mutex;
 
@@ -8,22 +8,22 @@ use oci::ReferenceOrId;
 
 use super::*;
 use crate::gc::{DiskSpace, GcOptions, GcPolicy, ImageGcManager};
-use crate::{Hold, MakeRoom, Room};
+use crate::{ImageHold, ReclaimSpace, ReclaimedSpace};
 
 /// Returns a fixed answer, and records the requests.
-struct Landlord {
-    room: Room,
+struct FixedCollector {
+    reclaimed: ReclaimedSpace,
     asked: Mutex<Vec<Option<u64>>>,
 }
 
 #[async_trait]
-impl MakeRoom for Landlord {
-    async fn make_room(&self, needed: Option<u64>) -> Room {
+impl ReclaimSpace for FixedCollector {
+    async fn reclaim_space(&self, needed: Option<u64>) -> ReclaimedSpace {
         self.asked.lock().push(needed);
-        self.room.clone()
+        self.reclaimed.clone()
     }
 
-    fn hold(&self, image: &ReferenceOrId) -> Option<Hold> {
+    fn hold(&self, image: &ReferenceOrId) -> Option<ImageHold> {
         assert_eq!(*image, "missing_image:latest".into());
         None
     }
@@ -35,48 +35,48 @@ fn full(needed: Option<u64>) -> Error {
     needed.into_iter().fold(error, Error::with_needed_bytes)
 }
 
-fn rig(room: Room) -> (Rig, Arc<Landlord>) {
-    let landlord = Arc::new(Landlord { room, asked: Mutex::default() });
-    let make_room = Some(Arc::clone(&landlord) as Arc<dyn MakeRoom>);
-    (Rig::with(Options { puller: SERIAL, backoff: UPSTREAM, make_room, ..Options::default() }), landlord)
+fn rig(reclaimed: ReclaimedSpace) -> (Rig, Arc<FixedCollector>) {
+    let collector = Arc::new(FixedCollector { reclaimed, asked: Mutex::default() });
+    let reclaim_space = Some(Arc::clone(&collector) as Arc<dyn ReclaimSpace>);
+    (Rig::with(Options { puller: SERIAL, backoff: UPSTREAM, reclaim_space, ..Options::default() }), collector)
 }
 
-fn freed(removed: usize) -> Room {
-    Room { freed_bytes: 3 << 19, removed, ..Room::default() }
+fn freed(removed: usize) -> ReclaimedSpace {
+    ReclaimedSpace { freed_bytes: 3 << 19, removed, ..ReclaimedSpace::default() }
 }
 
 #[tokio::test]
 async fn a_pull_is_tried_once_more_when_something_was_freed() {
-    let (rig, landlord) = rig(freed(1));
+    let (rig, collector) = rig(freed(1));
     rig.fake.faults().fail_times(CallKind::PullImage, 1, full(Some(4096)));
-    let pulled = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect("there is room now");
+    let pulled = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect("there is space now");
     assert!(pulled.pulled);
-    assert_eq!(*landlord.asked.lock(), [Some(4096)]);
+    assert_eq!(*collector.asked.lock(), [Some(4096)]);
     assert_eq!(rig.pulled_names().len(), 2);
     assert_eq!(rig.reasons(), ["Pulling", "Pulled"]);
-    assert!(rig.manager.backoff().is_empty(), "nobody waits for anything");
+    assert!(rig.manager.backoff().is_empty(), "no pull waits");
 }
 
 /// Messages for people leave out the space that a quota demands: the disk has that and more.
 #[tokio::test]
-async fn beside_a_quota_the_note_has_only_what_was_done() {
-    let (rig, landlord) = rig(freed(1));
+async fn with_a_quota_the_note_reports_only_freed_space() {
+    let (rig, collector) = rig(freed(1));
     let words = "no space left on the file system of /images (a quota is used up); about 600 bytes are needed";
     let error = Error::new(Kind::ResourceExhausted, words).with_needed_bytes(1 << 40);
     let error = error.with_reason(Reason::QuotaExceeded);
     rig.fake.faults().fail_times(CallKind::PullImage, 2, error);
     let error = rig.ensure(request("missing_image", PullPolicy::IfNotPresent)).await.expect_err("fails twice");
-    assert_eq!(*landlord.asked.lock(), [Some(1 << 40)]);
+    assert_eq!(*collector.asked.lock(), [Some(1 << 40)]);
     let text = error.message();
     assert!(text.contains("garbage collection freed") && !text.contains("were needed"), "{text}");
 }
 
 #[tokio::test]
-async fn a_second_failure_is_the_last_and_tells_what_was_done() {
-    let (rig, landlord) = rig(Room { problem: Some("1 image is stuck".into()), ..freed(2) });
+async fn a_second_failure_is_the_last_and_reports_the_collection() {
+    let (rig, collector) = rig(ReclaimedSpace { problem: Some("1 image is stuck".into()), ..freed(2) });
     rig.fake.faults().fail(CallKind::PullImage, full(Some(5 << 30)));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("full for good");
-    assert_eq!((landlord.asked.lock().len(), rig.pulled_names().len()), (1, 2));
+    assert_eq!((collector.asked.lock().len(), rig.pulled_names().len()), (1, 2));
     let text = "no space left on the file system of /images (5.0 GiB were needed, and garbage collection freed 1.5 MiB by \
                 removing 2 images: 1 image is stuck)";
     assert_eq!(error.message(), text);
@@ -86,11 +86,11 @@ async fn a_second_failure_is_the_last_and_tells_what_was_done() {
 }
 
 #[tokio::test]
-async fn without_room_there_is_no_second_try() {
-    let (rig, landlord) = rig(Room::default());
+async fn without_freed_space_there_is_no_second_attempt() {
+    let (rig, collector) = rig(ReclaimedSpace::default());
     rig.fake.faults().fail(CallKind::PullImage, full(None));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("full for good");
-    assert_eq!(*landlord.asked.lock(), [None]);
+    assert_eq!(*collector.asked.lock(), [None]);
     assert_eq!(rig.pulled_names().len(), 1);
     let text = "no space left on the file system of /images (garbage collection found nothing to remove)";
     assert_eq!(error.message(), text);
@@ -99,13 +99,13 @@ async fn without_room_there_is_no_second_try() {
     rig.fake.faults().fail(CallKind::PullImage, Error::new(Kind::NotFound, "manifest unknown"));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("not there");
     assert_eq!(error.message(), "manifest unknown");
-    assert_eq!(landlord.asked.lock().len(), 1);
+    assert_eq!(collector.asked.lock().len(), 1);
 }
 
 /// The collector itself, on a disk that is full until images are removed. With serial pulls no pull waits for a slot that a
 /// failed pull still holds, and one collection serves all failed pulls.
 #[tokio::test]
-async fn the_collector_makes_room_for_many() {
+async fn one_collection_frees_space_for_many_pulls() {
     for puller in [SERIAL, PARALLEL] {
         let fake = FakeImageService::new();
         for name in ["old-1", "old-2"] {
@@ -126,8 +126,8 @@ async fn the_collector_makes_room_for_many() {
         let ring = Arc::new(RingRecorder::new(100));
         let events: Arc<dyn EventRecorder> = Arc::clone(&ring) as _;
         let gc = Arc::new(ImageGcManager::new(Arc::new(fake.clone()), None, Arc::clone(&events), options));
-        let make_room = Some(Arc::clone(&gc) as Arc<dyn MakeRoom>);
-        let options = Options { puller, backoff: UPSTREAM, make_room, ..Options::default() };
+        let reclaim_space = Some(Arc::clone(&gc) as Arc<dyn ReclaimSpace>);
+        let options = Options { puller, backoff: UPSTREAM, reclaim_space, ..Options::default() };
         let manager = Arc::new(ImageManager::new(Arc::new(fake.clone()), events, options));
         fake.faults().fail_times(CallKind::PullImage, 5, full(Some(200)));
         let mut tasks = JoinSet::new();
@@ -140,7 +140,7 @@ async fn the_collector_makes_room_for_many() {
             tasks.spawn(async move { manager.ensure_image_exists(wanted).await });
         }
         let results =
-            tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.expect("nobody waits for good");
+            tokio::time::timeout(Duration::from_secs(60), tasks.join_all()).await.expect("no pull waits for good");
         assert!(results.iter().all(Result::is_ok), "{results:?}");
         let removed = fake.calls().into_iter().filter(|call| matches!(call, Call::RemoveImage(_))).count();
         assert_eq!(removed, 1, "one collection was enough for all of them");

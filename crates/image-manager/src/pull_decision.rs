@@ -1,4 +1,4 @@
-//! [`decide`]: policy × presence × access → what to do, with the reason. Pure; it is called for every request and by
+//! [`decide`]: from pull policy, presence and access to a decision with its reason. Pure. Called for every request and by
 //! `explain`.
 
 use std::fmt;
@@ -28,7 +28,7 @@ pub enum Access {
     MustVerify(AccessUnverified),
 }
 
-/// Why a pod may use an image that is already present.
+/// The reason why a pod may use an image that is already present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grant {
     /// No pull records are kept, so every pod may use every present image.
@@ -45,10 +45,10 @@ pub enum Grant {
     CredentialMatches,
 }
 
-/// Why nothing on the node proves that a pod may use an image that is already present.
+/// The reason why nothing on the node proves that a pod may use an image that is already present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessUnverified {
-    /// There is no record of its pull, and the policy demands proof.
+    /// No record of the pull exists, and the policy demands proof.
     NoRecord,
     /// Recorded under other names only.
     NotRecordedByThisName,
@@ -65,7 +65,7 @@ pub enum Decision {
     UseLocal {
         /// The image ref of the runtime.
         image_ref: String,
-        /// Why no pull is needed.
+        /// The reason why no pull is needed.
         why: UseLocalReason,
     },
     /// The image is pulled.
@@ -74,25 +74,25 @@ pub enum Decision {
     Refuse(RefuseReason),
 }
 
-/// Why the present image is used.
+/// The reason why a present image is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseLocalReason {
     /// The image is present, the policy does not ask for more, and this pod may use it.
     PresentAndGranted(Grant),
 }
 
-/// Why it is pulled.
+/// The reason for a pull.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PullReason {
-    /// The policy asks the registry every time.
+    /// The policy is to ask the registry every time.
     PolicyIsAlways,
     /// The image is not known to be present.
     NotPresent,
-    /// The image is present, but the registry has to say if this pod may use it.
+    /// The image is present, but the registry has to confirm that this pod may use it.
     MustVerify(AccessUnverified),
 }
 
-/// Why the request fails.
+/// The reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefuseReason {
     /// The image is not known to be present, and the policy forbids to pull it.
@@ -102,7 +102,7 @@ pub enum RefuseReason {
     MustVerifyAndNeverPulled(AccessUnverified),
 }
 
-/// Decides. An image that was not checked counts as not present: doubt never makes an image usable.
+/// Decides about a request. An image that was not checked counts as absent: an uncertain image is never used.
 #[inline]
 #[must_use]
 pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decision {
@@ -111,11 +111,11 @@ pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decisio
         (_, Presence::Present { image_ref }, Access::Granted(grant)) => {
             Decision::UseLocal { image_ref, why: UseLocalReason::PresentAndGranted(grant) }
         }
-        (PullPolicy::IfNotPresent, Presence::Present { .. }, Access::MustVerify(doubt)) => {
-            Decision::Pull(PullReason::MustVerify(doubt))
+        (PullPolicy::IfNotPresent, Presence::Present { .. }, Access::MustVerify(reason)) => {
+            Decision::Pull(PullReason::MustVerify(reason))
         }
-        (PullPolicy::Never, Presence::Present { .. }, Access::MustVerify(doubt)) => {
-            Decision::Refuse(RefuseReason::MustVerifyAndNeverPulled(doubt))
+        (PullPolicy::Never, Presence::Present { .. }, Access::MustVerify(reason)) => {
+            Decision::Refuse(RefuseReason::MustVerifyAndNeverPulled(reason))
         }
         (PullPolicy::IfNotPresent, Presence::Absent | Presence::NotChecked, _) => {
             Decision::Pull(PullReason::NotPresent)
@@ -127,7 +127,7 @@ pub fn decide(policy: PullPolicy, presence: Presence, access: Access) -> Decisio
 }
 
 impl Decision {
-    /// The decision in a word: `use-local`, `pull` or `refuse`.
+    /// Returns the decision in a word: `use-local`, `pull` or `refuse`.
     #[must_use]
     pub fn word(&self) -> &'static str {
         match self {
@@ -137,14 +137,14 @@ impl Decision {
         }
     }
 
-    /// The reason, for people.
+    /// Returns the reason, for users.
     #[must_use]
     pub fn why(&self) -> &'static str {
         match self {
             Self::UseLocal { why: UseLocalReason::PresentAndGranted(grant), .. } => grant.why(),
             Self::Pull(PullReason::PolicyIsAlways) => "the pull policy is Always",
             Self::Pull(PullReason::NotPresent) => "the image is not present",
-            Self::Pull(PullReason::MustVerify(doubt)) => doubt.why(),
+            Self::Pull(PullReason::MustVerify(reason)) => reason.why(),
             Self::Refuse(RefuseReason::NotPresentAndNeverPulled) => {
                 "the image is not present, and the pull policy is Never"
             }
