@@ -27,7 +27,7 @@ const ROOT: &str = "IMAGELET_STORE_FAULTS_ROOT";
 const WORK: &str = "IMAGELET_STORE_FAULTS_WORK";
 
 /// The store before each fault.
-struct Ground {
+struct Fixture {
     root: PathBuf,
     /// In the store all the time.
     kept: Image,
@@ -39,7 +39,7 @@ struct Ground {
     many: Image,
 }
 
-impl Ground {
+impl Fixture {
     fn new(root: &Path) -> Self {
         let base = plain_layer("base", &[1; 9000]).directory("d/deep", 0o700);
         let dependent = Tar::default().file("d/deep/upper", b"upper").file("d/.wh.base", b"");
@@ -146,10 +146,10 @@ fn check(store: &Store, repair: bool) -> Result<cri_api::engine::CheckReport, Ch
 struct Work {
     name: &'static str,
     /// Brings the store to where the work begins.
-    before: fn(&Ground, &Store),
-    act: fn(&Ground, &Store) -> Result<(), ReportedError>,
+    before: fn(&Fixture, &Store),
+    act: fn(&Fixture, &Store) -> Result<(), ReportedError>,
     /// Returns true if the work has been done.
-    is_done: fn(&Ground, &Store) -> bool,
+    is_done: fn(&Fixture, &Store) -> bool,
     /// An ordinary run tries one call in so many.
     step: u16,
 }
@@ -162,44 +162,44 @@ fn other_format() -> LayerFormat {
 }
 
 /// Returns a layer of the image that is pulled and removed, as a directory under `layers/`.
-fn layer_of_moving(ground: &Ground, store: &Store, at: usize) -> PathBuf {
-    let record = store.image(&ground.moving.id()).expect("readable").expect("there");
-    ground.root.join("layers").join(record.layers[at].to_string())
+fn layer_of_moving(fixture: &Fixture, store: &Store, at: usize) -> PathBuf {
+    let record = store.image(&fixture.moving.id()).expect("readable").expect("there");
+    fixture.root.join("layers").join(record.layers[at].to_string())
 }
 
-fn bring(ground: &Ground, store: &Store) {
-    if !ground.has_moving(store) {
-        ground.pull(store).unwrap_or_else(|error| panic!("pulls: {error:?}"));
+fn pull_moving(fixture: &Fixture, store: &Store) {
+    if !fixture.has_moving(store) {
+        fixture.pull(store).unwrap_or_else(|error| panic!("pulls: {error:?}"));
     }
 }
 
-fn take_away(ground: &Ground, store: &Store) {
-    store.remove_image(&ground.moving.id()).expect("removes");
+fn remove_moving(fixture: &Fixture, store: &Store) {
+    store.remove_image(&fixture.moving.id()).expect("removes");
 }
 
-fn unmount(ground: &Ground, store: &Store) {
-    if !ground.mounts().is_empty() {
-        store.unmount_image(&ground.target()).expect("unmounts");
+fn unmount(fixture: &Fixture, store: &Store) {
+    if !fixture.mounts().is_empty() {
+        store.unmount_image(&fixture.target()).expect("unmounts");
     }
 }
 
-fn bring_many(ground: &Ground, store: &Store) {
-    if store.image(&ground.many.id()).expect("readable").is_none() {
-        ground.many.pull(store, "docker.io/library/many:1");
+fn pull_many(fixture: &Fixture, store: &Store) {
+    if store.image(&fixture.many.id()).expect("readable").is_none() {
+        fixture.many.pull(store, "docker.io/library/many:1");
     }
 }
 
-fn mount(ground: &Ground, store: &Store, image: &Image, writable: bool) -> Result<(), ReportedError> {
+fn mount(fixture: &Fixture, store: &Store, image: &Image, writable: bool) -> Result<(), ReportedError> {
     let record = store.image(&image.id())?.expect("there");
-    let upper = ground.root.with_file_name("writable");
-    Ok(store.mount_image(&record, &ground.target(), writable.then_some(&*upper))?)
+    let upper = fixture.root.with_file_name("writable");
+    Ok(store.mount_image(&record, &fixture.target(), writable.then_some(&*upper))?)
 }
 
 /// Returns true if this file is visible where images are mounted.
-fn shows(ground: &Ground, file: &str) -> bool {
-    let mounted = !ground.mounts().is_empty();
+fn shows(fixture: &Fixture, file: &str) -> bool {
+    let mounted = !fixture.mounts().is_empty();
     if mounted {
-        std::fs::read(ground.target().join(file)).expect("the whole image is to be seen");
+        std::fs::read(fixture.target().join(file)).expect("the whole image is to be seen");
     }
     mounted
 }
@@ -207,94 +207,94 @@ fn shows(ground: &Ground, file: &str) -> bool {
 const WORKS: &[Work] = &[
     Work {
         name: "mount",
-        before: |ground, store| {
-            unmount(ground, store);
-            bring(ground, store);
+        before: |fixture, store| {
+            unmount(fixture, store);
+            pull_moving(fixture, store);
         },
-        act: |ground, store| mount(ground, store, &ground.moving, false),
-        is_done: |ground, _| shows(ground, "d/small"),
+        act: |fixture, store| mount(fixture, store, &fixture.moving, false),
+        is_done: |fixture, _| shows(fixture, "d/small"),
         step: 5,
     },
     Work {
         name: "writable mount",
-        before: |ground, store| {
-            unmount(ground, store);
-            bring(ground, store);
+        before: |fixture, store| {
+            unmount(fixture, store);
+            pull_moving(fixture, store);
         },
-        act: |ground, store| mount(ground, store, &ground.moving, true),
-        is_done: |ground, _| shows(ground, "d/small"),
+        act: |fixture, store| mount(fixture, store, &fixture.moving, true),
+        is_done: |fixture, _| shows(fixture, "d/small"),
         step: 5,
     },
     Work {
         name: "mount of many",
-        before: |ground, store| {
-            unmount(ground, store);
-            bring_many(ground, store);
+        before: |fixture, store| {
+            unmount(fixture, store);
+            pull_many(fixture, store);
         },
-        act: |ground, store| mount(ground, store, &ground.many, false),
-        is_done: |ground, _| shows(ground, "d/f60"),
+        act: |fixture, store| mount(fixture, store, &fixture.many, false),
+        is_done: |fixture, _| shows(fixture, "d/f60"),
         // Sixty layers are opened, read and inspected each time.
         step: 211,
     },
     Work {
         name: "unmount",
-        before: |ground, store| {
-            bring(ground, store);
-            if ground.mounts().is_empty() {
-                mount(ground, store, &ground.moving, false).unwrap_or_else(|error| panic!("mounts: {error:?}"));
+        before: |fixture, store| {
+            pull_moving(fixture, store);
+            if fixture.mounts().is_empty() {
+                mount(fixture, store, &fixture.moving, false).unwrap_or_else(|error| panic!("mounts: {error:?}"));
             }
         },
-        act: |ground, store| Ok(store.unmount_image(&ground.target())?),
-        is_done: |ground, _| ground.mounts().is_empty(),
+        act: |fixture, store| Ok(store.unmount_image(&fixture.target())?),
+        is_done: |fixture, _| fixture.mounts().is_empty(),
         step: 5,
     },
     Work {
         name: "collection",
-        before: |ground, store| {
-            bring(ground, store);
-            ground.second.pull(store, "docker.io/library/second:1");
+        before: |fixture, store| {
+            pull_moving(fixture, store);
+            fixture.second.pull(store, "docker.io/library/second:1");
         },
-        act: |ground, store| {
+        act: |fixture, store| {
             let is_there = |image: &&Image| store.image(&image.id()).is_ok_and(|image| image.is_some());
             let ids: Vec<Digest> =
-                [&ground.moving, &ground.second].into_iter().filter(is_there).map(Image::id).collect();
+                [&fixture.moving, &fixture.second].into_iter().filter(is_there).map(Image::id).collect();
             store.remove_images(&ids).into_iter().try_for_each(|removed| Ok(removed.map(drop)?))
         },
-        is_done: |ground, store| {
-            !ground.has_moving(store) && store.image(&ground.second.id()).expect("readable").is_none()
+        is_done: |fixture, store| {
+            !fixture.has_moving(store) && store.image(&fixture.second.id()).expect("readable").is_none()
         },
         step: SOME,
     },
     Work {
         name: "pull",
-        before: take_away,
-        act: |ground, store| ground.pull(store),
-        is_done: |ground, store| ground.has_moving(store),
+        before: remove_moving,
+        act: |fixture, store| fixture.pull(store),
+        is_done: |fixture, store| fixture.has_moving(store),
         step: SOME,
     },
     Work {
         name: "removal",
-        before: bring,
-        act: |ground, store| Ok(store.remove_image(&ground.moving.id()).map(drop)?),
-        is_done: |ground, store| !ground.has_moving(store),
+        before: pull_moving,
+        act: |fixture, store| Ok(store.remove_image(&fixture.moving.id()).map(drop)?),
+        is_done: |fixture, store| !fixture.has_moving(store),
         step: SOME,
     },
     Work {
         name: "conversion",
-        before: |ground, store| {
-            take_away(ground, store);
-            bring(ground, store);
+        before: |fixture, store| {
+            remove_moving(fixture, store);
+            pull_moving(fixture, store);
         },
-        act: |ground, store| {
-            let done = store.convert_image(&ground.moving.id(), other_format(), NEVER)?;
+        act: |fixture, store| {
+            let done = store.convert_image(&fixture.moving.id(), other_format(), NEVER)?;
             // An unreadable layer is left, and reported as such.
             match done.left.first() {
                 Some(left) => Err(ReportedError { text: format!("layer {}: {}", left.diff_id, left.why), full: false }),
                 None => Ok(()),
             }
         },
-        is_done: |ground, store| {
-            let record = store.image(&ground.moving.id()).expect("readable").expect("there");
+        is_done: |fixture, store| {
+            let record = store.image(&fixture.moving.id()).expect("readable").expect("there");
             let paths = store.layer_directories(&record).expect("readable");
             paths.iter().all(|path| path.is_dir() != in_directories())
         },
@@ -302,12 +302,12 @@ const WORKS: &[Work] = &[
     },
     Work {
         name: "check",
-        before: |ground, store| {
-            take_away(ground, store);
-            bring(ground, store);
+        before: |fixture, store| {
+            remove_moving(fixture, store);
+            pull_moving(fixture, store);
             // A missing layer, and an unreferenced one.
-            std::fs::remove_dir_all(layer_of_moving(ground, store, 2)).expect("removes");
-            std::fs::create_dir_all(ground.root.join("layers/77777/fs")).expect("creates");
+            std::fs::remove_dir_all(layer_of_moving(fixture, store, 2)).expect("removes");
+            std::fs::create_dir_all(fixture.root.join("layers/77777/fs")).expect("creates");
         },
         act: |_, store| {
             let report = check(store, true)?;
@@ -321,9 +321,9 @@ const WORKS: &[Work] = &[
                 None => Ok(()),
             }
         },
-        is_done: |ground, store| {
-            let record = store.image(&ground.moving.id()).expect("readable").expect("there");
-            !store.image_is_whole(&record) && !ground.root.join("layers/77777").exists()
+        is_done: |fixture, store| {
+            let record = store.image(&fixture.moving.id()).expect("readable").expect("there");
+            !store.image_is_whole(&record) && !fixture.root.join("layers/77777").exists()
         },
         step: SOME,
     },
@@ -339,19 +339,19 @@ fn child() {
     writeln!(std::io::stdout(), "READY").expect("the parent reads");
     std::io::stdin().lock().read_line(&mut String::new()).expect("the parent says that it traces");
     let all = variable("IMAGELET_FAULTS").is_some_and(|value| value == "all");
-    let ground = Ground::new(Path::new(&root));
+    let fixture = Fixture::new(Path::new(&root));
     if work == "descriptors" {
-        few_descriptors(&ground);
+        few_descriptors(&fixture);
         return;
     }
     let found = match WORKS.iter().find(|known| known.name == work) {
         Some(work) => {
-            ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
+            fixture.kept.pull(&fixture.opened(), "docker.io/library/kept:1");
             let step = if all { 1 } else { work.step };
-            each(step, &ground, |context, fault| try_work(&ground, work, context, fault))
+            each(step, &fixture, |context, fault| try_work(&fixture, work, context, fault))
         }
-        None => each(if all { 1 } else { SOME }, &ground, |context, fault| {
-            try_opening(&ground, work == "making", context, fault)
+        None => each(if all { 1 } else { SOME }, &fixture, |context, fault| {
+            try_opening(&fixture, work == "making", context, fault)
         }),
     };
     writeln!(std::io::stdout(), "POINTS {}", found.points).expect("the parent reads");
@@ -362,12 +362,12 @@ fn child() {
 }
 
 /// Returns whether a call failed: then there may be more.
-fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
+fn try_work(fixture: &Fixture, work: &Work, context: &str, fault: Fault) -> bool {
     let context = &format!("{}: {context}", work.name);
-    let store = ground.opened();
-    (work.before)(ground, &store);
+    let store = fixture.opened();
+    (work.before)(fixture, &store);
     testfault::arm(fault);
-    let done = (work.act)(ground, &store);
+    let done = (work.act)(fixture, &store);
     let seen = testfault::disarm();
     if seen.failed == 0 {
         done.unwrap_or_else(|error| panic!("{context}: without a fault: {error:?}"));
@@ -378,10 +378,10 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     }
     let damaged = work.name == "check";
     if !damaged {
-        ground.check(&store);
+        fixture.check(&store);
     }
-    ground.read_mounts();
-    let is_done = (work.is_done)(ground, &store);
+    fixture.read_mounts();
+    let is_done = (work.is_done)(fixture, &store);
     match &done {
         Ok(()) => assert!(is_done, "{context}: what is said to be done is done"),
         // Where not even the end of the failure could be found out, it may be there, and whole.
@@ -398,18 +398,18 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
     }
     // Once more, without a fault.
     if !is_done {
-        (work.act)(ground, &store).unwrap_or_else(|error| panic!("{context}: the next try: {error:?}"));
-        assert!((work.is_done)(ground, &store), "{context}: the next try has done it");
+        (work.act)(fixture, &store).unwrap_or_else(|error| panic!("{context}: the next try: {error:?}"));
+        assert!((work.is_done)(fixture, &store), "{context}: the next try has done it");
     }
     // While an image is mounted, an additional empty directory may exist next to a layer.
-    unmount(ground, &store);
+    unmount(fixture, &store);
     drop(store);
-    let store = ground.opened();
-    ground.read_mounts();
+    let store = fixture.opened();
+    fixture.read_mounts();
     if damaged {
-        ground.pull(&store).unwrap_or_else(|error| panic!("{context}: heals: {error:?}"));
+        fixture.pull(&store).unwrap_or_else(|error| panic!("{context}: heals: {error:?}"));
     }
-    ground.check(&store);
+    fixture.check(&store);
     check_accounts(&store);
     let report = check(&store, false).expect("ends");
     assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "{context}: after the next open");
@@ -417,19 +417,19 @@ fn try_work(ground: &Ground, work: &Work, context: &str, fault: Fault) -> bool {
 }
 
 /// An open that fails, or not, has done no harm.
-fn try_opening(ground: &Ground, making: bool, context: &str, fault: Fault) -> bool {
+fn try_opening(fixture: &Fixture, making: bool, context: &str, fault: Fault) -> bool {
     let context = &format!("{}: {context}", if making { "making" } else { "opening" });
-    let _ = std::fs::remove_dir_all(&ground.root);
+    let _ = std::fs::remove_dir_all(&fixture.root);
     if !making {
-        let store = ground.opened();
-        ground.kept.pull(&store, "docker.io/library/kept:1");
+        let store = fixture.opened();
+        fixture.kept.pull(&store, "docker.io/library/kept:1");
         drop(store);
-        std::fs::create_dir_all(ground.root.join("ingest/12/fs")).expect("creates");
-        std::fs::create_dir_all(ground.root.join("layers/900/fs/d")).expect("creates");
-        std::fs::write(ground.root.join("blobs/901"), "x").expect("writes");
+        std::fs::create_dir_all(fixture.root.join("ingest/12/fs")).expect("creates");
+        std::fs::create_dir_all(fixture.root.join("layers/900/fs/d")).expect("creates");
+        std::fs::write(fixture.root.join("blobs/901"), "x").expect("writes");
     }
     testfault::arm(fault);
-    let opened = ground.open().map(drop);
+    let opened = fixture.open().map(drop);
     let seen = testfault::disarm();
     if seen.failed == 0 {
         opened.unwrap_or_else(|error| panic!("{context}: without a fault: {error:?}"));
@@ -438,13 +438,13 @@ fn try_opening(ground: &Ground, making: bool, context: &str, fault: Fault) -> bo
     if let Err(error) = &opened {
         check_reported(context, fault, error, false);
     }
-    let store = ground.opened();
+    let store = fixture.opened();
     if making {
-        ground.kept.pull(&store, "docker.io/library/kept:1");
+        fixture.kept.pull(&store, "docker.io/library/kept:1");
     }
-    ground.check(&store);
+    fixture.check(&store);
     drop(store);
-    let store = ground.opened();
+    let store = fixture.opened();
     check_accounts(&store);
     let report = check(&store, false).expect("ends");
     assert_eq!((report.problems, report.incomplete_images), (vec![], vec![]), "{context}: after the next open");
@@ -452,14 +452,14 @@ fn try_opening(ground: &Ground, making: bool, context: &str, fault: Fault) -> bo
 }
 
 /// With each number of descriptors that the process may have.
-fn few_descriptors(ground: &Ground) {
+fn few_descriptors(fixture: &Fixture) {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
+    fixture.kept.pull(&fixture.opened(), "docker.io/library/kept:1");
     let before = getrlimit(Resource::Nofile);
     let (mut refused, mut done) = (0, 0);
     for most in 4..40 {
         setrlimit(Resource::Nofile, Rlimit { current: Some(most), ..before }).expect("a limit may be lowered");
-        let pulled = ground.open().and_then(|store| ground.pull(&store));
+        let pulled = fixture.open().and_then(|store| fixture.pull(&store));
         setrlimit(Resource::Nofile, before).expect("and raised again");
         let context = format!("{most} descriptors");
         match &pulled {
@@ -470,10 +470,10 @@ fn few_descriptors(ground: &Ground) {
                 assert!(error.text.contains(&cause) && !error.full, "{context}: {error:?}");
             }
         }
-        let store = ground.opened();
-        ground.check(&store);
-        assert_eq!(ground.has_moving(&store), pulled.is_ok(), "{context}");
-        take_away(ground, &store);
+        let store = fixture.opened();
+        fixture.check(&store);
+        assert_eq!(fixture.has_moving(&store), pulled.is_ok(), "{context}");
+        remove_moving(fixture, &store);
         check_accounts(&store);
     }
     assert!(refused > 5 && done > 5, "{refused} were refused, {done} came to their end");

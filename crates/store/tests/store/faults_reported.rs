@@ -9,7 +9,7 @@ use imagelet_store::{CommitError, ConvertError, OpenError, StoreError, UnpackErr
 use rustix::io::Errno;
 use testfault::{Class, Fault};
 
-use super::{Ground, Unmounted};
+use super::{Fixture, Unmounted};
 
 /// An error as callers see it.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ pub(super) struct FaultCoverage {
 }
 
 /// Tries each fault at each call, or at some, until the work has no more calls.
-pub(super) fn each(step: u16, ground: &Ground, mut attempt: impl FnMut(&str, Fault) -> bool) -> FaultCoverage {
+pub(super) fn each(step: u16, fixture: &Fixture, mut attempt: impl FnMut(&str, Fault) -> bool) -> FaultCoverage {
     let mut found = FaultCoverage::default();
     for (number, (name, class, errno, lasting)) in faults().iter().copied().enumerate() {
         // Those that are left out with one fault are tried with another.
@@ -144,9 +144,9 @@ pub(super) fn each(step: u16, ground: &Ground, mut attempt: impl FnMut(&str, Fau
                         return found;
                     }
                     // The other faults are to be reported as well.
-                    drop(Unmounted(ground.target()));
-                    let _ = std::fs::remove_dir_all(&ground.root);
-                    ground.kept.pull(&ground.opened(), "docker.io/library/kept:1");
+                    drop(Unmounted(fixture.target()));
+                    let _ = std::fs::remove_dir_all(&fixture.root);
+                    fixture.kept.pull(&fixture.opened(), "docker.io/library/kept:1");
                 }
             }
             found.points += 1;
