@@ -27,13 +27,18 @@ const TEXT_NAMES: &[&str] = &["run", ".gitignore"];
 const DOCUMENTS: &[&str] =
     &["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "LICENSE"];
 
+/// The finding for a line with a word, a phrase or a name that readers do not expect.
+fn odd_word(line: usize) -> Finding {
+    let text = "an unusual word, phrase or name: see the table of words in CONTRIBUTING.md, xtask/src/words.rs and vocabulary.rs";
+    Finding::error(Some(line), text.to_owned())
+}
+
 /// The entry point of the chore.
 pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
     let files: Vec<PathBuf> = files_below(root)?.into_iter().filter(|path| is_text(path)).collect();
     let mut found: Vec<(String, Finding)> = Vec::new();
     let mut rust = 0_usize;
-    let (mut tests, mut documents, mut counts, mut words_left) =
-        (Tests::default(), Vec::new(), Counts::default(), Vec::new());
+    let (mut tests, mut documents, mut counts) = (Tests::default(), Vec::new(), Counts::default());
     let mut sources = String::new();
     for path in &files {
         let name = path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned();
@@ -42,6 +47,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         if path.extension().is_some_and(|e| e == "rs") {
             rust += 1;
             findings.extend(rules::rust(&text, is_tests(&name)));
+            findings.extend(vocabulary::lines(&text, is_tests(&name)).into_iter().map(odd_word));
         }
         if path.extension().is_some_and(|e| e == "md") {
             let directory = path.parent().unwrap_or(root);
@@ -55,12 +61,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         if name == "CHANGELOG.md" {
             findings.extend(rules::changelog(&text));
         }
+        findings.extend(words::lines(&name, &text).into_iter().map(odd_word));
         found.extend(findings.into_iter().map(|f| (name.clone(), f)));
-        let place = |line| (words::part(&name).to_owned(), format!("{name}:{line}"));
-        words_left.extend(words::lines(&name, &text).into_iter().map(place));
-        if name.ends_with(".rs") {
-            words_left.extend(vocabulary::lines(&text, is_tests(&name)).into_iter().map(place));
-        }
         if name.ends_with(".rs") {
             tests.add(&name, &text);
             counts.add(&name, &text);
@@ -91,9 +93,6 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         found.extend(tests.check(&text).into_iter().map(|f| (name.clone(), f)));
     }
     found.extend(release::check(&read(release::MANIFEST).unwrap_or_default(), &read));
-    for text in words::check(&words_left, words::LEFT) {
-        found.push(("words".to_owned(), Finding::error(None, text)));
-    }
     for document in DOCUMENTS {
         if !root.join(document).is_file() {
             found.push((

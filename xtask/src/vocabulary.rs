@@ -1,6 +1,6 @@
 //! Words that a reader of Kubernetes or containerd does not expect in documents, and in comments, messages and names of Rust sources.
 //!
-//! Pure: finds the lines of one file. `words.rs` adds those of sources to the numbers that may only fall; documents have none.
+//! Pure: finds the lines of one file. Called by `tidy.rs`.
 
 use std::collections::BTreeSet;
 

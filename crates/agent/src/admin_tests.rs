@@ -10,7 +10,7 @@ use image_manager::{
     Cause, EnsureImageRequest, ImageManager, LogRecorder, Metrics, MustPullResult, Operation, PodRef, PullPolicy,
 };
 
-use super::backoff::{BackoffList, NOBODY_DECIDES, ResetCount};
+use super::backoff::{BackoffList, NO_BACKOFF_HERE, ResetCount};
 use super::*;
 use crate::api::client::{self, Method};
 use crate::api::gc::CollectRequest;
@@ -166,10 +166,10 @@ async fn the_page_names_every_metric() {
 async fn without_a_manager_nothing_waits() {
     let rig = Rig::start(|_| {}).await;
     let list: BackoffList = client::ask_json(rig.socket(), Method::GET, "/v1/backoff").await.expect("a list");
-    assert_eq!(list, BackoffList { entries: Vec::new(), note: Some(NOBODY_DECIDES.to_owned()) });
+    assert_eq!(list, BackoffList { entries: Vec::new(), note: Some(NO_BACKOFF_HERE.to_owned()) });
     let done: ResetCount =
         client::ask_json(rig.socket(), Method::POST, "/v1/backoff/reset?all=true").await.expect("done");
-    assert_eq!(done, ResetCount { reset: 0, note: Some(NOBODY_DECIDES.to_owned()) });
+    assert_eq!(done, ResetCount { reset: 0, note: Some(NO_BACKOFF_HERE.to_owned()) });
     let refused = client::ask_json::<ResetCount>(rig.socket(), Method::POST, "/v1/backoff/reset?image=a&pod=b").await;
     let error = refused.expect_err("one of them");
     assert_eq!(
@@ -220,7 +220,7 @@ async fn back_off_is_listed_and_forgotten() {
 }
 
 #[tokio::test]
-async fn the_socket_is_its_owners_and_goes_with_it() {
+async fn socket_belongs_to_its_owner_and_is_removed_with_it() {
     let mut rig = Rig::start(|_| {}).await;
     let mode = |path: &Path| std::fs::symlink_metadata(path).expect("it is there").permissions().mode() & 0o7777;
     assert_eq!(mode(rig.socket()), 0o600);
@@ -251,7 +251,7 @@ async fn a_socket_is_opened_to_a_group_or_to_everyone_by_configuration() {
 }
 
 #[tokio::test]
-async fn versions_are_told_and_asked_for() {
+async fn versions_are_reported_and_checked() {
     let rig = Rig::start(|_| {}).await;
     let ask = async |version: &str, target: &str| {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

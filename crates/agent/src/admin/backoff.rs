@@ -5,9 +5,9 @@ use image_manager::{BackoffEntry, BackoffSelector};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Said where no manager is: a kubelet that is served decides itself when it asks again.
-pub(super) const NOBODY_DECIDES: &str =
-    "no back-off is kept here: whoever asks for images on this socket decides when to ask again";
+/// The answer of a process without an image manager: a kubelet in front of it decides by itself when to pull again.
+pub(super) const NO_BACKOFF_HERE: &str =
+    "this process keeps no back-off: the client that pulls through its socket decides when to try again";
 
 /// Response of `GET /v1/backoff`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

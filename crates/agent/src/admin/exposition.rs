@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn beside_a_kubelet_no_name_is_the_kubelets() {
+    fn metrics_next_to_a_kubelet_have_other_names() {
         let mut registry = Registry::default();
         let counter: Counter = Counter::default();
         counter.inc();

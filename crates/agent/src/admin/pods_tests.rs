@@ -174,7 +174,7 @@ impl Rig {
 }
 
 #[tokio::test]
-async fn pods_are_told_in_kubernetes_shape() {
+async fn pods_have_the_shape_of_kubernetes() {
     let rig = Rig::start().await;
     rig.want(&["web"]);
     let list = rig.until(&["web-edge 1/1 Running"]).await;
@@ -284,7 +284,7 @@ fn others_see_no_environments_arguments_annotations_probes_and_messages() {
 }
 
 #[tokio::test]
-async fn where_no_pods_are_run_that_is_told() {
+async fn process_without_pods_reports_that_it_runs_none() {
     let directory = tempfile::tempdir().expect("a directory");
     let places = AdminAddress::at(directory.path().join("a.sock"));
     let admin = Admin::new(|registry| Metrics::new().register(registry), Arc::new(FakeImageService::new()));
@@ -296,7 +296,7 @@ async fn where_no_pods_are_run_that_is_told() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_the_runtime_says_so() {
+async fn process_that_waits_for_the_runtime_reports_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let places = AdminAddress::at(directory.path().join("a.sock"));
     let why = "waiting for the container runtime: nobody";
@@ -351,7 +351,7 @@ async fn the_page_names_every_metric_of_pods() {
 }
 
 #[tokio::test]
-async fn before_the_runtime_has_told_no_list_is_empty() {
+async fn list_is_refused_until_the_runtime_has_answered() {
     let runtime = FakeRuntimeService::new();
     runtime.faults().be_absent(cri_api::Error::new(Kind::Unavailable, "no such file"));
     let rig = Rig::on(runtime.clone()).await;

@@ -69,7 +69,7 @@ async fn a_reader_hears_of_each_change_and_of_nothing_every_fifteen_seconds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_comes_back_hears_what_it_missed_and_how_much_is_lost() {
+async fn reconnected_reader_gets_missed_events_and_the_number_of_lost_ones() {
     let (board, stop, fake) = (board(), CancellationToken::new(), FakeImageService::new());
     let service = WatchedPulls::new(Arc::new(fake), board.clone(), WantedBy::Client);
     for _ in 0..image_manager::ENDED_PULLS + 10 {

@@ -14,7 +14,7 @@ use axum::{Extension, Router, extract};
 use cri_api::Kind;
 
 use super::access::{Caller, require_change};
-use super::backoff::{self, BackoffList, NOBODY_DECIDES, ResetCount};
+use super::backoff::{self, BackoffList, NO_BACKOFF_HERE, ResetCount};
 use super::exposition::Form;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
 use super::table::{Access, Content, Parameter, Route, Sockets, schema};
@@ -244,14 +244,14 @@ async fn document() -> Answer {
 async fn list(extract::State(state): SharedState) -> Answer {
     json(&match &state.manager {
         Some(manager) => BackoffList { entries: manager.backoff().into_iter().map(Into::into).collect(), note: None },
-        None => BackoffList { entries: Vec::new(), note: Some(NOBODY_DECIDES.to_owned()) },
+        None => BackoffList { entries: Vec::new(), note: Some(NO_BACKOFF_HERE.to_owned()) },
     })
 }
 
 async fn reset(extract::State(state): SharedState, RawQuery(query): RawQuery) -> Answer {
     let selector = backoff::selector(query.as_deref().unwrap_or_default()).map_err(bad_request)?;
     let Some(manager) = &state.manager else {
-        return json(&ResetCount { reset: 0, note: Some(NOBODY_DECIDES.to_owned()) });
+        return json(&ResetCount { reset: 0, note: Some(NO_BACKOFF_HERE.to_owned()) });
     };
     let entries = manager.reset_backoff(&selector);
     tracing::info!(entries, selector = backoff::query(&selector), "back-off reset on request");

@@ -230,7 +230,7 @@ pub struct Leftover {
 
 impl Leftover {
     /// Returns true if the item would be removed, or was.
-    pub fn goes(&self) -> bool {
+    pub fn is_removed(&self) -> bool {
         self.decision == "remove"
     }
 
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_by_why_images_stay() {
+    fn missing_space_is_explained_by_the_kept_images() {
         let image = |decision: &str, size_bytes| PlannedImage {
             decision: decision.to_owned(),
             size_bytes,

@@ -42,7 +42,7 @@ impl Report for ContainersReport {
 
 impl ContainersReport {
     fn going(&self) -> impl Iterator<Item = &Leftover> {
-        self.0.items.iter().filter(|left| left.goes())
+        self.0.items.iter().filter(|left| left.is_removed())
     }
 }
 

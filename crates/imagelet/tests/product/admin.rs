@@ -90,7 +90,7 @@ fn an_agent_keeps_no_back_off_and_says_so() {
     let _agent = s.imagelet.serve(&s.scratch.join("cri.sock"));
     let done = s.imagelet.run(&["backoff"]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), "POD   IMAGE   CAUSE   FAILURES   NEXT TRY   MESSAGE\n"));
-    let note = "no back-off is kept here: whoever asks for images on this socket decides when to ask again";
+    let note = "this process keeps no back-off: the client that pulls through its socket decides when to try again";
     assert!(done.stderr.contains(note), "{}", done.stderr);
     let list: Value = serde_json::from_str(&s.imagelet.ok(&["backoff", "-o", "json"])).expect("JSON");
     assert_eq!(list, json!({"entries": [], "note": note}));
