@@ -2,19 +2,36 @@
 //! has refused an authority's certificate as a server's; [`crate::tls`], which accepts one that is configured, checks
 //! it here by the same rule. Refuses a certificate that cannot be read.
 
+use x509_parser::asn1_rs::{Any, Sequence, Tag, oid};
 use x509_parser::oid_registry::OID_X509_EXT_EXTENDED_KEY_USAGE;
-use x509_parser::prelude::{FromDer as _, ParsedExtension, X509Certificate, X509Extension};
+use x509_parser::prelude::{FromDer as _, X509Certificate};
+
+/// The usage of certificates that servers show: `id-kp-serverAuth`.
+const SERVER_AUTH: &[u8] = &oid!(raw 1.3.6.1.5.5.7.3.1);
 
 /// Returns true if servers may show this certificate: its extension names them, or there is none.
 pub(crate) fn is_for_servers(certificate: &[u8]) -> bool {
     let Ok((_, certificate)) = X509Certificate::from_der(certificate) else { return false };
     let mut usages = certificate.extensions().iter().filter(|e| e.oid == OID_X509_EXT_EXTENDED_KEY_USAGE);
-    match (usages.next().map(X509Extension::parsed_extension), usages.next()) {
+    match (usages.next(), usages.next()) {
         (None, _) => true,
-        (Some(ParsedExtension::ExtendedKeyUsage(usage)), None) => usage.server_auth,
-        // Damaged, or present twice. `X509Certificate::extended_key_usage` returns a damaged one as absent.
-        _ => false,
+        (Some(usage), None) => names_servers(usage.value).unwrap_or(false),
+        (Some(_), Some(_)) => false,
     }
+}
+
+/// Returns true if a list of usages names servers; `None` if it is damaged. The reader of x509-parser reports a damaged list as
+/// absent, and takes values of any type for object identifiers.
+fn names_servers(list: &[u8]) -> Option<bool> {
+    let (after, list) = Sequence::from_der(list).ok()?;
+    let (mut rest, mut found) = (&list.content[..], false);
+    while !rest.is_empty() {
+        let (next, usage) = Any::from_der(rest).ok()?;
+        usage.tag().assert_eq(Tag::Oid).ok()?;
+        found |= usage.data == SERVER_AUTH;
+        rest = next;
+    }
+    after.is_empty().then_some(found)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::fmt;
 use ring::signature::{self, UnparsedPublicKey, VerificationAlgorithm};
 use rustls_pki_types::alg_id;
 use rustls_pki_types::pem::{PemObject as _, SectionKind};
-use x509_parser::asn1_rs::{BitString, FromDer, Integer, Oid, Sequence};
+use x509_parser::asn1_rs::{Any, BitString, FromDer, Integer, Oid, Sequence, Tag};
 use x509_parser::oid_registry::{
     OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_NIST_EC_P384, OID_PKCS1_RSAENCRYPTION, OID_SIG_ED25519,
 };
@@ -81,12 +81,12 @@ impl PublicKey {
     /// A `SubjectPublicKeyInfo`.
     pub(crate) fn from_der(der: &[u8]) -> Result<Self, KeyError> {
         let (algorithm, bytes) = parts(der).ok_or(KeyError::Damaged)?;
-        let (parameters, name) = Oid::from_der(&algorithm).map_err(|_| KeyError::Damaged)?;
+        let (parameters, name) = object_identifier(&algorithm).ok_or(KeyError::Damaged)?;
         let unsupported = |what: &str| Err(KeyError::Unsupported(what.to_owned()));
         let kind = if name == OID_KEY_TYPE_EC_PUBLIC_KEY {
-            let kind = match whole::<Oid<'_>>(parameters) {
-                Some(curve) if curve == OID_EC_P256 => KeyAlgorithm::P256,
-                Some(curve) if curve == OID_NIST_EC_P384 => KeyAlgorithm::P384,
+            let kind = match object_identifier(parameters) {
+                Some((&[], curve)) if curve == OID_EC_P256 => KeyAlgorithm::P256,
+                Some((&[], curve)) if curve == OID_NIST_EC_P384 => KeyAlgorithm::P384,
                 _ => return unsupported("its elliptic curve is another one"),
             };
             let length = if kind == KeyAlgorithm::P256 { 65 } else { 97 };
@@ -144,6 +144,13 @@ fn parts(der: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (rest, algorithm) = Sequence::from_der(&info.content).ok()?;
     let bits = whole::<BitString<'_>>(rest)?;
     (bits.unused_bits == 0).then(|| (algorithm.content.into_owned(), bits.data.into_owned()))
+}
+
+/// Reads an object identifier, and returns what follows it. `Oid::from_der` takes values of any type.
+fn object_identifier(der: &[u8]) -> Option<(&[u8], Oid<'_>)> {
+    let (rest, value) = Any::from_der(der).ok()?;
+    value.tag().assert_eq(Tag::Oid).ok()?;
+    Some((rest, Oid::try_from(value).ok()?))
 }
 
 /// The only value in `der`.

@@ -59,7 +59,10 @@ fn unusable_keys_are_refused() {
         let text = BASE64_STANDARD.encode(der);
         format!("-----BEGIN PUBLIC KEY-----\n{text}\n-----END PUBLIC KEY-----\n").into_bytes()
     };
+    // The key Ed25519, whose algorithm is an integer instead of an object identifier.
+    let integer = [&[0x30, 0x2a, 0x30, 0x05, 0x02, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00][..], &[7; 32]].concat();
     let cases: Vec<(Vec<u8>, &str)> = vec![
+        (public(&integer), "damaged"),
         (Vec::new(), "no PEM block PUBLIC KEY"),
         (b"ssh-ed25519 AAAA".to_vec(), "no PEM block PUBLIC KEY"),
         (private("CERTIFICATE"), "no PEM block PUBLIC KEY"),

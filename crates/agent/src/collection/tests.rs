@@ -139,7 +139,7 @@ async fn what_a_container_uses_stays_and_who_knows_no_containers_removes_nothing
         blind.collect(&everything()).await.expect_err("refused"),
         blind.containers(false).await.expect_err("refused"),
     ] {
-        assert!(chain(&failure).contains("the runtime is away; --runtime-endpoint says who"), "{failure:?}");
+        assert!(chain(&failure).contains("the runtime is away; --runtime-endpoint names the runtime"), "{failure:?}");
     }
     let room = blind.reclaim_space(Some(1)).await;
     assert!(room.removed == 0 && room.problem.is_some_and(|text| text.contains("the runtime is away")));
