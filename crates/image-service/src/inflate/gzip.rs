@@ -27,9 +27,22 @@ fn cut_off() -> Error {
     Error::Corrupt(STREAM, io::Error::new(io::ErrorKind::UnexpectedEof, "it ends too early"))
 }
 
+/// More than the memory of a decoder: its window of 32 KiB, and its tables.
+const DECODER_BYTES: usize = 64 << 10;
+
+/// Makes a decoder. zlib-rs panics if there is no memory for it, so the memory is requested here first.
+fn new_decoder() -> Result<Decompress, Error> {
+    let mut memory: Vec<u8> = Vec::new();
+    let reserved = memory.try_reserve_exact(DECODER_BYTES);
+    reserved.map_err(|error| Error::Source(io::Error::new(io::ErrorKind::OutOfMemory, error)))?;
+    // The request must not be optimised away.
+    drop(std::hint::black_box(memory));
+    Ok(Decompress::new(false))
+}
+
 /// Decompresses all members.
 pub(crate) fn inflate(input: &mut Input<'_>, output: &mut Output<'_>) -> Result<(), Error> {
-    let mut decoder = Decompress::new(false);
+    let mut decoder = new_decoder()?;
     loop {
         header(input)?;
         let crc = body(input, output, &mut decoder)?;
