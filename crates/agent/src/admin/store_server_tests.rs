@@ -65,7 +65,7 @@ async fn images_of_another_process_conform() {
     let progress = ProgressSink::new(move |_| {
         count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     });
-    let auth = Some(oci::RegistryAuth::basic("somebody", "s3cret"));
+    let auth = Some(oci::RegistryAuth::basic("user", "s3cret"));
     let request = PullImageRequest { progress, auth, ..PullImageRequest::new(&name) };
     let id = remote.pull_image(request).await.expect("a pull");
     assert!(reported.load(std::sync::atomic::Ordering::Relaxed) > 0, "progress is reported");

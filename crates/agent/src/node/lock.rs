@@ -42,7 +42,7 @@ pub enum LockError {
     },
     /// The process that took the lock has ended, and the lock is still held after 5 seconds.
     #[error(
-        "process {pid} ran the pods of {} and is gone, but its lock on {NAME} is still held: by a program that it started, or by a \
+        "process {pid} ran the pods of {} and has ended, but its lock on {NAME} is still held: by a program that it started, or by a \
          process that cannot be seen from here",
         root.display()
     )]
@@ -164,7 +164,7 @@ mod tests {
         let left = PodsLock::take(&root).await.expect("taken");
         std::fs::write(root.join(NAME), format!("{NO_PROCESS}\n")).expect("written");
         let error = PodsLock::take_within(&root, PAUSE).await.expect_err("held").to_string();
-        let start = format!("process {NO_PROCESS} ran the pods of {} and is gone, but its lock", root.display());
+        let start = format!("process {NO_PROCESS} ran the pods of {} and has ended, but its lock", root.display());
         assert!(error.starts_with(&start), "{error}");
         let taken = PodsLock::take_within(&root, Duration::from_secs(60));
         let ends = async {

@@ -85,7 +85,7 @@ struct Layer {
 impl Progress {
     /// Records an event. Returns how many bytes it adds.
     pub(super) fn see(&mut self, event: &PullEvent, now: Duration) -> u64 {
-        let (was_fetching, mut came) = (self.fetching(), 0);
+        let (was_fetching, mut received) = (self.fetching(), 0);
         match event {
             PullEvent::Resolving if self.resolving => return 0,
             PullEvent::Resolving => self.resolving = true,
@@ -104,8 +104,8 @@ impl Progress {
                 if layer.done == *done {
                     return 0;
                 }
-                came = more(&mut layer.done, *done);
-                self.received += came;
+                received = more(&mut layer.done, *done);
+                self.received += received;
             }
             PullEvent::Unpacked { digest, done } => {
                 let layer = self.layers.entry(digest.clone()).or_default();
@@ -123,7 +123,7 @@ impl Progress {
         if self.fetching() {
             self.measure(now);
         }
-        came
+        received
     }
 
     /// Returns the events that give a late subscriber the present state.

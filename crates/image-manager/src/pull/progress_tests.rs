@@ -114,13 +114,13 @@ fn the_error_reports_the_bytes_seen() {
 #[test]
 fn bytes_are_counted_once() {
     let mut progress = Progress::default();
-    let mut came = |event: PullEvent| progress.see(&event, Duration::ZERO);
-    assert_eq!(came(bytes("a", 10)), 10);
-    assert_eq!(came(bytes("a", 10)), 0);
-    assert_eq!(came(bytes("b", 5)), 5);
-    assert_eq!(came(bytes("a", 25)), 15);
-    assert_eq!(came(bytes("a", 3)), 3, "fetched again");
-    assert_eq!(came(layer("a", LayerState::Done)), 0);
+    let mut received = |event: PullEvent| progress.see(&event, Duration::ZERO);
+    assert_eq!(received(bytes("a", 10)), 10);
+    assert_eq!(received(bytes("a", 10)), 0);
+    assert_eq!(received(bytes("b", 5)), 5);
+    assert_eq!(received(bytes("a", 25)), 15);
+    assert_eq!(received(bytes("a", 3)), 3, "fetched again");
+    assert_eq!(received(layer("a", LayerState::Done)), 0);
 }
 
 #[test]

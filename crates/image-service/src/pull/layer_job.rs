@@ -141,7 +141,7 @@ impl LayerJob {
         until_cancelled(context, async { Ok(reserved.await) }).await
     }
 
-    /// Uses the whole layer that an interrupted pull has left, or goes on to open the blob.
+    /// Uses the complete layer that an interrupted pull left; otherwise opens the blob.
     async fn recover(&self, share: Share, context: &JobContext) -> Result<JobState> {
         let content = &self.parts.content;
         let usable = usable_origins(content, self.source.as_ref(), &self.descriptor).await;
@@ -386,14 +386,14 @@ mod tests {
         let kind =
             |fed: Result<()>, inflated, untarred: Result<()>| verdict(fed, inflated, untarred).map_err(|e| e.kind());
         let unsupported = || InflateError::from(crate::inflate::Error::from(detect(b"BZh91AY").expect_err("refused")));
-        let gone = || InflateError::Intake(IntakeError::GivenUp);
+        let given_up = || InflateError::Intake(IntakeError::GivenUp);
         let down = || Err(Error::new(Kind::Unavailable, "net"));
         let wrong = || Err(Error::new(Kind::InvalidArgument, "unpack"));
         assert_eq!(kind(Ok(()), Ok(()), Ok(())), Ok(()));
-        assert_eq!(kind(down(), Err(gone()), wrong()), Err(Kind::Unavailable));
+        assert_eq!(kind(down(), Err(given_up()), wrong()), Err(Kind::Unavailable));
         assert_eq!(kind(Ok(()), Err(unsupported()), Err(cancelled())), Err(Kind::InvalidArgument));
         assert_eq!(kind(Ok(()), Err(InflateError::UnpackStopped), wrong()), Err(Kind::InvalidArgument));
         assert_eq!(kind(Ok(()), Ok(()), wrong()), Err(Kind::InvalidArgument));
-        assert_eq!(kind(Ok(()), Err(gone()), wrong()), Err(Kind::Cancelled));
+        assert_eq!(kind(Ok(()), Err(given_up()), wrong()), Err(Kind::Cancelled));
     }
 }

@@ -34,7 +34,7 @@ impl Assembler<'_> {
         let commits = self.parts.content.commit_mark();
         let mut present = self.writer.find_present(chain.clone()).await?;
         for (layer, link) in present.iter_mut().zip(&chain) {
-            // The files of the other chain could not be linked, or are gone.
+            // The files of the other chain could not be linked, or have been removed.
             if self.exclusive.contains(&link.chain_id) && matches!(layer, Some(PresentLayer::OtherChain { .. })) {
                 *layer = None;
             }

@@ -106,7 +106,7 @@ pub(crate) struct ResumableBlob {
     pending_bytes: usize,
     task: Option<JoinHandle<std::result::Result<(), StoreError>>>,
     line: ConnectionSpeed,
-    /// True if returned chunks came from the spool.
+    /// True if the returned chunks were read from the spool.
     was_left: bool,
     /// True if no more chunks are saved.
     given_up: bool,

@@ -115,9 +115,9 @@ fn summary(app: &App, lines: Vec<String>) -> Outcome {
 }
 
 fn plan_lines(request: &CollectRequest, plan: &CollectPlan) -> Vec<String> {
-    let goes = plan.images.iter().filter(|image| image.is_removed()).count();
+    let to_remove = plan.images.iter().filter(|image| image.is_removed()).count();
     let mut lines = Vec::new();
-    if goes == 0 && plan.wanted_bytes == 0 {
+    if to_remove == 0 && plan.wanted_bytes == 0 {
         lines.push(format!(
             "Nothing is to be removed: {}.",
             idle(request, plan.disk.as_ref(), plan.high_threshold_percent)
@@ -127,9 +127,9 @@ fn plan_lines(request: &CollectRequest, plan: &CollectPlan) -> Vec<String> {
             if plan.exact { "exact" } else { "an estimate: the runtime does not tell which layers images share" };
         let wanted = Some(plan.wanted_bytes).filter(|wanted| *wanted != plan.frees_bytes);
         let wanted = wanted.map(|wanted| format!(" where {} are wanted", units::bytes(wanted))).unwrap_or_default();
-        let (frees, images) = (units::bytes(plan.frees_bytes), count(goes));
+        let (frees, images) = (units::bytes(plan.frees_bytes), count(to_remove));
         let line = format!("Removing {images} would free {frees}{wanted} ({sure}).");
-        lines.push(if goes == 0 { "Nothing can be removed.".to_owned() } else { line });
+        lines.push(if to_remove == 0 { "Nothing can be removed.".to_owned() } else { line });
     }
     lines.extend(plan.disk.as_ref().map(|span| disk_line(span, ["now", "then"])));
     lines

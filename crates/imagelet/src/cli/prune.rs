@@ -13,9 +13,9 @@ pub(super) async fn run(app: &App, args: &Prune) -> Outcome {
     let request = CollectRequest { all_unused: true, min_age_seconds: Some(0), ..CollectRequest::default() };
     let plan = app.collector().await?.plan(&request).await?;
     let images = service.list_images(None).await.map_err(|e| Failure::call("list images", &e))?;
-    let goes = |image: &&Image| plan.images.iter().any(|planned| planned.id == image.id && planned.is_removed());
+    let is_removed = |image: &&Image| plan.images.iter().any(|planned| planned.id == image.id && planned.is_removed());
     let pruned: Vec<&Image> =
-        images.iter().filter(|image| args.all || image.repo_tags.is_empty()).filter(goes).collect();
+        images.iter().filter(|image| args.all || image.repo_tags.is_empty()).filter(is_removed).collect();
     let (mut lines, mut failures, mut bytes) = (Vec::new(), Vec::new(), 0);
     for image in pruned {
         if !args.dry_run

@@ -168,8 +168,8 @@ fn an_agent_answers_for_its_store_and_shows_what_is_pinned() {
     imagelet.ok(&["unpin", &name]);
     assert_eq!(through.images()[0]["pinned"], false);
     // The image is young: the agent detected it a moment ago.
-    let gone = json_of(&imagelet, &["gc", "--all-unused", "--min-age", "0s"]);
-    assert_eq!((&gone["removed"][0]["id"], &gone["exact"]), (&json!(image.id), &json!(true)), "{gone:#}");
+    let removed = json_of(&imagelet, &["gc", "--all-unused", "--min-age", "0s"]);
+    assert_eq!((&removed["removed"][0]["id"], &removed["exact"]), (&json!(image.id), &json!(true)), "{removed:#}");
     agent.stop();
     assert!(imagelet.ids().is_empty());
 }

@@ -98,7 +98,7 @@ fn row(report: &Report, row: &ImageRow) -> Markup {
             td.number data-label="Last used" { (time(image.last_used, report.now)) }
             td data-label="Kept because" {
                 @if image.decision.is_empty() { span.none { "not known" } }
-                @else if image.is_removed() { strong.warn { "goes next: " } bdi { (image.why) } }
+                @else if image.is_removed() { strong.warn { "removed next: " } bdi { (image.why) } }
                 @else { bdi { (image.why) } }
             }
         }
