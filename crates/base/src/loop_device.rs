@@ -4,7 +4,7 @@
 //! no safe wrapper.
 #![expect(unsafe_code, reason = "three ioctl requests that rustix knows only as numbers, each of which is argued for")]
 
-use std::ffi::{OsStr, c_void};
+use std::ffi::{OsStr, OsString, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -93,6 +93,9 @@ pub struct LoopFlags {
     pub direct: bool,
 }
 
+/// How the device of an EROFS layer shows its file: by blocks of EROFS.
+pub const LAYER_DEVICE: LoopFlags = LoopFlags { block_bytes: 4096, read_only: true, direct: true };
+
 /// A device that shows a file. It is cleared when this is dropped, unless something has mounted it.
 #[derive(Debug)]
 pub struct LoopDevice {
@@ -128,37 +131,60 @@ impl LoopDevice {
     /// # Errors
     /// As of [`Self::new`].
     pub fn shared(file: &File, flags: LoopFlags) -> io::Result<Self> {
-        match Self::find(file, flags) {
-            Some(found) => Ok(found),
-            None => Self::new(file, flags),
-        }
-    }
-
-    /// Returns a device that shows the file. The kernel's table of devices is only a hint: the open device itself identifies its
-    /// file, and is not cleared as long as it is open.
-    fn find(file: &File, flags: LoopFlags) -> Option<Self> {
-        let shown = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-        let stat = rustix::fs::fstat(file).ok()?;
-        let mut devices = std::fs::read_dir(BLOCK_DEVICES).ok()?.filter_map(Result::ok);
-        devices.find_map(|device| {
-            let backing = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
-            if last_parts(Path::new(backing.trim_end())) != last_parts(&shown) {
-                return None;
-            }
-            let path = Path::new("/dev").join(device.file_name());
-            let open = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
-            let info = status(&open).ok()?;
-            let mode = AUTOCLEAR | if flags.read_only { READ_ONLY } else { 0 };
-            let is_whole = (info.offset, info.size_limit) == (0, 0) && info.flags & (AUTOCLEAR | READ_ONLY) == mode;
-            let is_ours = info.name.starts_with(NAME) && (info.device, info.inode) == (stat.st_dev, stat.st_ino);
-            (is_whole && is_ours).then_some(Self { path, _open: open })
-        })
+        LoopDevices::read().shared(file, flags)
     }
 
     /// Path of the device.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+}
+
+/// The loop devices that show a file, as the kernel listed them. For callers that share devices of many files.
+#[derive(Debug)]
+pub struct LoopDevices(Vec<(OsString, PathBuf)>);
+
+impl LoopDevices {
+    /// Reads the kernel's table.
+    #[must_use]
+    pub fn read() -> Self {
+        let devices = std::fs::read_dir(BLOCK_DEVICES).into_iter().flatten().filter_map(Result::ok);
+        let shows = |device: std::fs::DirEntry| {
+            let file = std::fs::read_to_string(device.path().join("loop/backing_file")).ok()?;
+            Some((device.file_name(), PathBuf::from(file.trim_end())))
+        };
+        Self(devices.filter_map(shows).collect())
+    }
+
+    /// A device of ours that shows this file already, or a new one: see [`LoopDevice::shared`].
+    ///
+    /// # Errors
+    /// As of [`LoopDevice::new`].
+    pub fn shared(&self, file: &File, flags: LoopFlags) -> io::Result<LoopDevice> {
+        match self.find(file, flags) {
+            Some(found) => Ok(found),
+            None => LoopDevice::new(file, flags),
+        }
+    }
+
+    /// Returns a device that shows the file. The kernel's table of devices is only a hint: the open device itself identifies its
+    /// file, and is not cleared as long as it is open.
+    fn find(&self, file: &File, flags: LoopFlags) -> Option<LoopDevice> {
+        let shown = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        let stat = rustix::fs::fstat(file).ok()?;
+        self.0.iter().find_map(|(device, backing)| {
+            if last_parts(backing) != last_parts(&shown) {
+                return None;
+            }
+            let path = Path::new("/dev").join(device);
+            let open = rustix::fs::open(&path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            let info = status(&open).ok()?;
+            let mode = AUTOCLEAR | if flags.read_only { READ_ONLY } else { 0 };
+            let is_whole = (info.offset, info.size_limit) == (0, 0) && info.flags & (AUTOCLEAR | READ_ONLY) == mode;
+            let is_ours = info.name.starts_with(NAME) && (info.device, info.inode) == (stat.st_dev, stat.st_ino);
+            (is_whole && is_ours).then_some(LoopDevice { path, _open: open })
+        })
     }
 }
 

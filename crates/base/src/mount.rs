@@ -18,6 +18,8 @@ pub struct Mount {
     pub kind: String,
     /// Source, as `/dev/sda1`.
     pub source: OsString,
+    /// True if mounts below it appear in all mount namespaces that share it: it is shared, and no slave of another one.
+    pub is_shared: bool,
 }
 
 /// Returns all mounts, in the order in which they were made: a mount on top of another one is listed after it.
@@ -65,10 +67,12 @@ fn parse(line: &[u8]) -> Option<Mount> {
     let mut fields = line.split(|byte| *byte == b' ');
     let id = std::str::from_utf8(fields.next()?).ok()?.parse().ok()?;
     let target = PathBuf::from(OsString::from_vec(unescape(fields.nth(3)?)));
-    let mut after = fields.skip_while(|field| *field != b"-").skip(1);
-    let kind = String::from_utf8_lossy(after.next()?).into_owned();
-    let source = OsString::from_vec(unescape(after.next()?));
-    Some(Mount { id, target, kind, source })
+    let optional: Vec<&[u8]> = fields.by_ref().skip(1).take_while(|field| *field != b"-").collect();
+    let has = |prefix: &[u8]| optional.iter().any(|field| field.starts_with(prefix));
+    let is_shared = has(b"shared:") && !has(b"master:");
+    let kind = String::from_utf8_lossy(fields.next()?).into_owned();
+    let source = OsString::from_vec(unescape(fields.next()?));
+    Some(Mount { id, target, kind, source, is_shared })
 }
 
 /// Replaces three octal digits behind a backslash, which stand for space, tab, newline and backslash.
@@ -96,24 +100,28 @@ mod tests {
 
     #[test]
     fn lines() {
-        type Fields = Option<(u64, &'static str, &'static str, &'static str)>;
+        type Fields = Option<(u64, &'static str, &'static str, &'static str, bool)>;
         let cases: [(&[u8], Fields); 6] = [
-            (b"36 35 98:0 /a /b rw,noatime master:1 - ext3 /dev/root rw", Some((36, "/b", "ext3", "/dev/root"))),
-            (br"36 35 98:0 / /a\040b\134c\1x rw master:1 - tmpfs tmpfs rw", Some((36, r"/a b\c\1x", "tmpfs", "tmpfs"))),
+            (b"36 35 98:0 /a /b rw,noatime master:1 - ext3 /dev/root rw", Some((36, "/b", "ext3", "/dev/root", false))),
+            (
+                br"36 35 98:0 / /a\040b\134c\1x rw shared:1 - tmpfs tmpfs rw",
+                Some((36, r"/a b\c\1x", "tmpfs", "tmpfs", true)),
+            ),
             (
                 b"40 30 0:50 / /x ro shared:1 master:2 - fuse.erofs imagelet ro",
-                Some((40, "/x", "fuse.erofs", "imagelet")),
+                Some((40, "/x", "fuse.erofs", "imagelet", false)),
             ),
             (b"40 30 0:50 / /x ro", None),
             (b"what is this", None),
             (b"", None),
         ];
         for (line, want) in cases {
-            let want = want.map(|(id, target, kind, source)| Mount {
+            let want = want.map(|(id, target, kind, source, is_shared)| Mount {
                 id,
                 target: target.into(),
                 kind: kind.to_owned(),
                 source: source.into(),
+                is_shared,
             });
             assert_eq!(parse(line), want, "{}", String::from_utf8_lossy(line));
         }
@@ -128,7 +136,13 @@ mod tests {
 
     #[test]
     fn last_mount_at_a_path_wins() {
-        let mount = |id, kind: &str| Mount { id, target: "/t".into(), kind: kind.into(), source: "none".into() };
+        let mount = |id, kind: &str| Mount {
+            id,
+            target: "/t".into(),
+            kind: kind.into(),
+            source: "none".into(),
+            is_shared: true,
+        };
         let mounts = [mount(1, "ext4"), mount(2, "overlay")];
         assert_eq!(topmost(&mounts, Path::new("/t")), Some(&mounts[1]));
         assert_eq!(topmost(&mounts, Path::new("/u")), None);

@@ -9,12 +9,16 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
+use base::layer_mount::LayerMount;
 use base::lock::Mutex;
-use cri_api::engine::runtime_store::{Deposit, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer};
+use cri_api::engine::runtime_store::{
+    Deposit, Destination, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer,
+};
 use oci::{Digest, Reference};
 
 use crate::labels::{self, blob_source};
-use crate::layout::SnapshotLayout;
+use crate::layout::{SnapshotLayout, layer_of};
+use crate::mounted_layers::MountedLayers;
 use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, Snapshotter};
 
 /// An image on its way into containerd's store.
@@ -23,6 +27,7 @@ pub struct ContainerdDeposit {
     lease: Lease,
     snapshotter: Snapshotter,
     layout: &'static dyn SnapshotLayout,
+    mounted: MountedLayers,
     /// Number of the next snapshot that is created to read or to hold another one.
     next: AtomicU64,
     /// Guards the records that were written, each with the one that it replaced.
@@ -33,7 +38,14 @@ impl ContainerdDeposit {
     /// Makes the deposit of an image whose parts this lease holds until its records are written.
     #[must_use]
     pub fn new(lease: Lease, snapshotter: Snapshotter, layout: &'static dyn SnapshotLayout) -> Self {
-        Self { lease, snapshotter, layout, next: AtomicU64::new(0), written: Mutex::default() }
+        let root = snapshotter.root.clone().unwrap_or_default();
+        let mounted = MountedLayers::new(&snapshotter.name, &root);
+        Self { lease, snapshotter, layout, mounted, next: AtomicU64::new(0), written: Mutex::default() }
+    }
+
+    /// Uses what another deposit has found out about the layers of the snapshotter.
+    pub(crate) fn with_layers(self, mounted: MountedLayers) -> Self {
+        Self { mounted, ..self }
     }
 
     fn own_key(&self) -> String {
@@ -46,7 +58,13 @@ impl ContainerdDeposit {
         let name = &self.snapshotter.name;
         let labels = labels::of_layer(layer, &LayerFacts::default());
         Ok(match self.lease.prepare(name, &key, &parent, &chain, labels).await? {
-            Prepared::Present => Slot::Present,
+            Prepared::Present => match self.mounted.damaged(&self.lease, &chain).await? {
+                Some(layer) => {
+                    let destination = Destination::DamagedLayer(layer.tree().to_owned());
+                    Slot::Open(OpenSlot { key, destination })
+                }
+                None => Slot::Present,
+            },
             Prepared::Active(mounts) => match self.layout.destination(&mounts, &Path::exists) {
                 Ok(destination) => Slot::Open(OpenSlot { key, destination }),
                 Err(reason) => {
@@ -59,7 +77,22 @@ impl ContainerdDeposit {
 
     async fn commit_snapshot(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
         let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
-        self.lease.commit(name, &slot.key, &chain, labels::of_layer(layer, facts)).await
+        let mut labels = labels::of_layer(layer, facts);
+        match &slot.destination {
+            Destination::Directory(tree) => {
+                let linked = LayerMount::of(tree).filter(LayerMount::is_linked);
+                labels.extend(linked.and_then(|layer| layer.name()).map(|name| labels::of_directory(&name)));
+                self.lease.commit(name, &slot.key, &chain, labels).await?;
+                let parent = layer.parent.map(ToString::to_string).unwrap_or_default();
+                self.mounted.note(&chain, &parent, tree);
+                Ok(())
+            }
+            // The snapshot was committed before its layer was damaged.
+            Destination::DamagedLayer(_) => self.lease.set_snapshot_labels(name, &chain, &labels).await,
+            Destination::ErofsFile(_) | Destination::Present => {
+                self.lease.commit(name, &slot.key, &chain, labels).await
+            }
+        }
     }
 
     async fn label_snapshot(&self, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
@@ -135,7 +168,9 @@ impl Deposit for ContainerdDeposit {
     }
 
     async fn hold(&self, chain_id: &Digest) -> cri_api::Result<bool> {
-        Ok(self.lease.hold_snapshot(&self.snapshotter.name, &chain_id.to_string()).await?)
+        let chain = chain_id.to_string();
+        Ok(self.lease.hold_snapshot(&self.snapshotter.name, &chain).await?
+            && self.mounted.are_ready(&self.lease, &chain).await?)
     }
 
     async fn open(&self, layer: StackedLayer<'_>) -> cri_api::Result<Slot> {
@@ -155,11 +190,24 @@ impl Deposit for ContainerdDeposit {
     }
 
     async fn abandon(&self, slot: &OpenSlot) -> cri_api::Result<()> {
+        if matches!(slot.destination, Destination::DamagedLayer(_)) {
+            return Ok(());
+        }
         Ok(self.lease.remove_snapshot(&self.snapshotter.name, &slot.key).await?)
     }
 
     async fn lower_layers(&self, chain_id: &Digest) -> cri_api::Result<Vec<LowerLayer>> {
         Ok(self.snapshot_layers(chain_id).await?)
+    }
+
+    async fn begin_exchange(&self, chain_id: &Digest, layer: &LowerLayer) -> cri_api::Result<()> {
+        let name = layer_of(layer).and_then(|layer| layer.name());
+        let labels = name.map(|name| Labels::from([labels::of_directory(&name)])).unwrap_or_default();
+        Ok(self.lease.set_snapshot_labels(&self.snapshotter.name, &chain_id.to_string(), &labels).await?)
+    }
+
+    fn exchange(&self, layer: &LowerLayer, files: &Path) -> io::Result<()> {
+        self.layout.exchange(layer, files)
     }
 
     async fn independent_layers(&self) -> cri_api::Result<BTreeMap<Digest, Digest>> {

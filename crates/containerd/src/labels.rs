@@ -26,6 +26,8 @@ pub(crate) const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 pub(crate) const BLOB: &str = "imagelet.io/blob";
 pub(crate) const ORIGIN: &str = "imagelet.io/origin";
 pub(crate) const INDEPENDENT: &str = "imagelet.io/independent";
+/// Our label of a snapshot whose layer is an EROFS file: the name of its directory.
+pub(crate) const DIRECTORY: &str = "imagelet.io/directory";
 /// Our label of an image's record: the lease under which the record was written last.
 pub(crate) const LEASE: &str = "imagelet.io/lease";
 /// Our labels of a lease: the staging slot where its layers are unpacked, its manifest, and its start in seconds since 1970. The
@@ -51,6 +53,11 @@ pub(crate) fn of_layer(layer: StackedLayer<'_>, facts: &LayerFacts) -> Labels {
     put(ORIGIN, facts.origin.clone());
     put(INDEPENDENT, facts.is_independent.then(|| "true".to_owned()));
     labels
+}
+
+/// Label of a snapshot whose layer is an EROFS file.
+pub(crate) fn of_directory(name: &str) -> (String, String) {
+    (DIRECTORY.to_owned(), name.to_owned())
 }
 
 /// Labels of an image's record that is written under this lease.

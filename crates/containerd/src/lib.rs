@@ -19,6 +19,7 @@ mod introspection;
 mod labels;
 mod layout;
 mod lease;
+mod mounted_layers;
 mod pb;
 mod snapshots;
 mod store;
@@ -33,7 +34,7 @@ pub use introspection::Snapshotter;
 pub use layout::{SnapshotLayout, layout_of};
 pub use lease::{ExistingLease, Lease};
 pub use snapshots::{Mount, Prepared, Snapshot, SnapshotKind, Usage};
-pub use store::{ContainerdStore, Finder};
+pub use store::{ContainerdStore, Finder, LayerSettings, ReasonAgainstFiles, RuntimeLayers, STAGING_ROOT};
 
 /// Labels of an object in containerd's store.
 pub type Labels = BTreeMap<String, String>;

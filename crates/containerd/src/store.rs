@@ -7,30 +7,63 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use cri_api::engine::LayerShape;
+use base::layer_mount::LayerRoots;
+use base::lock::Mutex;
 use cri_api::engine::runtime_store::{
     Deposit, FindRuntimeStore, HandlerStore, NamedImage, RuntimeRecord, RuntimeStore, StackedLayer, StoreDetection,
-    UnfinishedDeposit,
+    UnfinishedDeposit, UnpackedForm,
 };
 use cri_api::{FsInfo, RuntimeService};
 use futures::future::{try_join, try_join_all};
 use jiff::{SignedDuration, Timestamp};
 use oci::Digest;
+use tokio::net::UnixStream;
 
 use crate::decodable::undecodable;
 use crate::layout::{SnapshotLayout, layout_of};
+use crate::mounted_layers::{MountedLayers, SNAPSHOTS, TREE};
 use crate::{CRI_NAMESPACE, Client, ContainerdDeposit, ErrorKind, Labels, Result, SnapshotKind, Snapshotter};
 use crate::{handlers, labels};
 
 /// Time after which containerd may collect the content of a lease by itself. Longer than any pull, as a lease cannot be prolonged.
 const LEASE_TIME: SignedDuration = SignedDuration::from_hours(24);
 /// Name of the staging root in the directory of a snapshotter. Below `snapshots/`, containerd would delete it.
-const STAGING_ROOT: &str = "imagelet";
+pub const STAGING_ROOT: &str = "imagelet";
+
+/// Name of containerd's default snapshotter.
+const OVERLAYFS: &str = "overlayfs";
+
+/// Form of new layers in containerd's snapshotter overlayfs.
+#[derive(Clone)]
+pub enum RuntimeLayers {
+    /// EROFS files, if nothing is against it. The function returns the reason against EROFS files that are mounted by the host, for the
+    /// directory of the snapshotter. It blocks.
+    Auto(ReasonAgainstFiles),
+    /// EROFS files.
+    Erofs,
+    /// Directories.
+    Dir,
+}
+
+/// How the layers of images become snapshots.
+#[derive(Clone)]
+pub struct LayerSettings {
+    /// Form of new layers.
+    pub form: RuntimeLayers,
+    /// Where directories are recorded whose layers must be mounted after a start of the machine.
+    pub roots: LayerRoots,
+}
+
+/// See [`RuntimeLayers::Auto`].
+pub type ReasonAgainstFiles = Arc<dyn Fn(&Path) -> Option<String> + Send + Sync>;
 
 /// Finds the store of the containerd at a socket.
 #[derive(Clone)]
 pub struct Finder {
     client: Client,
+    settings: LayerSettings,
+    /// Guards the layers of the snapshotter that was found last: what is known of them outlives a detection.
+    mounted: Arc<Mutex<Option<(PathBuf, MountedLayers)>>>,
     runtime: Arc<dyn RuntimeService>,
 }
 
@@ -43,8 +76,32 @@ impl Finder {
     ///
     /// # Errors
     /// The socket cannot be named.
-    pub fn new(socket: &Path, runtime: Arc<dyn RuntimeService>) -> Result<Self> {
-        Ok(Self { client: Client::new(socket, CRI_NAMESPACE)?, runtime })
+    pub fn new(socket: &Path, runtime: Arc<dyn RuntimeService>, settings: LayerSettings) -> Result<Self> {
+        Ok(Self { client: Client::new(socket, CRI_NAMESPACE)?, settings, mounted: Arc::default(), runtime })
+    }
+
+    fn mounted(&self, snapshotter: &str, root: &Path) -> MountedLayers {
+        let mut last = self.mounted.lock();
+        match &*last {
+            Some((of, mounted)) if of == root => mounted.clone(),
+            _ => last.insert((root.to_owned(), MountedLayers::new(snapshotter, root))).1.clone(),
+        }
+    }
+
+    /// Returns why new layers in the snapshotter overlayfs, which has its files in `root`, cannot be EROFS files.
+    async fn why_no_files(&self, root: &Path) -> Option<String> {
+        let against: ReasonAgainstFiles = match &self.settings.form {
+            RuntimeLayers::Dir => return Some("runtimeLayers is dir".to_owned()),
+            RuntimeLayers::Erofs => Arc::new(|_: &Path| None),
+            RuntimeLayers::Auto(against) => Arc::clone(against),
+        };
+        let runtime = match UnixStream::connect(self.client.socket()).await.and_then(|socket| socket.peer_cred()) {
+            Ok(peer) => peer.pid(),
+            Err(error) => return Some(format!("the process of containerd is not known: {error}")),
+        };
+        let root = root.to_owned();
+        let asked = tokio::task::spawn_blocking(move || mounts_unseen(runtime, &root).or_else(|| against(&root)));
+        asked.await.unwrap_or_else(|error| Some(error.to_string()))
     }
 
     /// Finds the snapshotter whose directory is that of the images of CRI.
@@ -67,6 +124,23 @@ impl Finder {
             Some(snapshotter) => Ok(Snapshotter { root: Some(PathBuf::from(mountpoint)), ..snapshotter }),
             None => Err(format!("no snapshotter of containerd has its files in {mountpoint}")),
         })
+    }
+}
+
+/// Returns why the process cannot see mounts that are made below `root` here, or `None` if it can.
+fn mounts_unseen(process: Option<i32>, root: &Path) -> Option<String> {
+    let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
+    let process = process.filter(|process| *process > 0).map(|process| process.to_string());
+    if let Some(process) = process
+        && let (Ok(own), Ok(other)) = (namespace("self"), namespace(&process))
+        && own == other
+    {
+        return None;
+    }
+    match base::layer_mount::is_shared(root) {
+        Ok(true) => None,
+        Ok(false) => Some("mounts of this process are not seen by containerd: it needs bidirectional mount propagation".to_owned()),
+        Err(error) => Some(format!("the propagation of mounts is not known: {error}")),
     }
 }
 
@@ -112,21 +186,31 @@ impl FindRuntimeStore for Finder {
             Ok(snapshotter) => snapshotter,
             Err(reason) => return unsuited(reason),
         };
-        let Some(layout) = layout_of(&snapshotter.name) else {
+        if layout_of(&snapshotter.name, false).is_none() {
             return unsuited(format!("containerd's snapshotter is {}", snapshotter.name));
-        };
+        }
         if let Some(error) = &snapshotter.error {
             return unsuited(format!("containerd's snapshotter {} does not work: {error}", snapshotter.name));
         }
         let root = snapshotter.root.clone().unwrap_or_default();
         let found = tokio::task::spawn_blocking({
             let root = root.clone();
-            move || std::fs::metadata(root.join("snapshots")).map(|found| found.is_dir())
+            move || std::fs::metadata(root.join(SNAPSHOTS)).map(|found| found.is_dir())
         });
         if let Some(reason) = unreachable(&root, found.await.unwrap_or_else(|error| Err(io::Error::other(error))))? {
             return unsuited(reason);
         }
+        let why = if snapshotter.name == OVERLAYFS { self.why_no_files(&root).await } else { None };
+        if let (Some(why), RuntimeLayers::Erofs) = (&why, &self.settings.form) {
+            return unsuited(format!("runtimeLayers is erofs, and EROFS files cannot be the layers of {}: {why}", root.display()));
+        }
+        let Some(layout) = layout_of(&snapshotter.name, why.is_none()) else {
+            return unsuited(format!("containerd's snapshotter is {}", snapshotter.name));
+        };
         let store = ContainerdStore {
+            why,
+            roots: self.settings.roots.clone(),
+            mounted: self.mounted(&snapshotter.name, &root),
             client: self.client.clone(),
             runtime: Arc::clone(&self.runtime),
             staging_root: root.join(STAGING_ROOT),
@@ -144,6 +228,10 @@ pub struct ContainerdStore {
     runtime: Arc<dyn RuntimeService>,
     snapshotter: Snapshotter,
     layout: &'static dyn SnapshotLayout,
+    /// Why new layers are directories, where they could be EROFS files.
+    why: Option<String>,
+    mounted: MountedLayers,
+    roots: LayerRoots,
     staging_root: PathBuf,
     /// Number of the next lease.
     next: AtomicU64,
@@ -170,7 +258,8 @@ impl ContainerdStore {
             (labels::BEGUN.to_owned(), now.as_second().to_string()),
         ]);
         let lease = self.client.create_lease(id, &expires, labels).await?;
-        Ok(ContainerdDeposit::new(lease, self.snapshotter.clone(), self.layout))
+        let deposit = ContainerdDeposit::new(lease, self.snapshotter.clone(), self.layout);
+        Ok(deposit.with_layers(self.mounted.clone()))
     }
 }
 
@@ -184,8 +273,16 @@ impl RuntimeStore for ContainerdStore {
         &self.staging_root
     }
 
-    fn shape(&self) -> LayerShape {
-        self.layout.shape()
+    fn form(&self) -> UnpackedForm {
+        self.layout.form()
+    }
+
+    fn layers(&self) -> String {
+        match (self.layout.form(), &self.why) {
+            (UnpackedForm::Directory, Some(why)) => format!("directories: {why}"),
+            (UnpackedForm::Directory, None) => "directories".to_owned(),
+            (UnpackedForm::ErofsFile | UnpackedForm::NestedErofsFile, _) => "EROFS files".to_owned(),
+        }
     }
 
     fn new_id(&self) -> String {
@@ -194,12 +291,30 @@ impl RuntimeStore for ContainerdStore {
     }
 
     async fn begin(&self, id: &str, staging_slot: u32, manifest: &Digest) -> cri_api::Result<Arc<dyn Deposit>> {
+        if self.layout.form() == UnpackedForm::NestedErofsFile {
+            let (roots, snapshots) = (self.roots.clone(), self.mounted.snapshots().to_owned());
+            let recorded = tokio::task::spawn_blocking(move || roots.record(&snapshots, TREE)).await;
+            recorded
+                .unwrap_or_else(|error| Err(io::Error::other(error)))
+                .map_err(|error| of_system("record the layers in", self.mounted.snapshots(), &error))?;
+        }
         Ok(Arc::new(self.lease(id, staging_slot, manifest).await?))
     }
 
-    async fn has_snapshot(&self, chain_id: &str) -> cri_api::Result<bool> {
+    async fn has_layers(&self, chain_id: &str) -> cri_api::Result<bool> {
         let found = self.client.snapshot(&self.snapshotter.name, chain_id).await?;
-        Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed))
+        Ok(found.is_some_and(|found| found.kind == SnapshotKind::Committed)
+            && self.mounted.are_ready(&self.client, chain_id).await?)
+    }
+
+    async fn sweep(&self) -> cri_api::Result<()> {
+        let failed = |error| of_system("unmount the layers of removed images in", self.mounted.snapshots(), &error);
+        self.mounted.sweep().await.map_err(failed)
+    }
+
+    async fn uncounted_usage(&self) -> cri_api::Result<(u64, u64)> {
+        let failed = |error| of_system("measure the layers in", self.mounted.snapshots(), &error);
+        self.mounted.usage().await.map_err(failed)
     }
 
     async fn record(&self, name: &str) -> cri_api::Result<Option<NamedImage>> {
@@ -223,7 +338,8 @@ impl RuntimeStore for ContainerdStore {
     }
 
     async fn snapshot_bytes(&self, name: &str) -> cri_api::Result<u64> {
-        Ok(self.client.snapshot_usage(&self.snapshotter.name, name).await?.bytes)
+        let counted = self.client.snapshot_usage(&self.snapshotter.name, name).await?.bytes;
+        Ok(counted + self.mounted.bytes(&self.client, name).await?)
     }
 
     async fn diff_ids(&self, blobs: &[Digest]) -> cri_api::Result<BTreeMap<Digest, Digest>> {
@@ -285,6 +401,11 @@ impl RuntimeStore for ContainerdStore {
         // Without waiting, containerd collects the content only after a hundred other changes.
         Ok(self.client.lease(id)?.delete(true).await?)
     }
+}
+
+/// Returns the error of a system call.
+fn of_system(operation: &str, path: &Path, error: &io::Error) -> cri_api::Error {
+    cri_api::Error::new(cri_api::Kind::Internal, format!("{operation} {}: {error}", path.display()))
 }
 
 /// Returns the time of the wall clock, with which containerd compares the end of a lease.

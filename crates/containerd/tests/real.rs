@@ -92,7 +92,7 @@ fn labels(of: &[(&str, &str)]) -> Labels {
 }
 
 fn layout() -> &'static dyn SnapshotLayout {
-    layout_of(SNAPSHOTTER).expect("a layout")
+    layout_of(SNAPSHOTTER, false).expect("a layout")
 }
 
 /// The directory of a snapshot that is to be filled.

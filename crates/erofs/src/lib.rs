@@ -21,6 +21,8 @@ pub use crate::writer::{Device, DeviceBlock, Dir, Entry, Inode, Options, Special
 
 /// Bytes of a block.
 pub const BLOCK: u64 = 4096;
+/// Name of the directory that a nested file tree lies in: see [`Writer::nested`].
+pub const NESTED_ROOT: &str = "root";
 
 /// Where an EROFS file is written to: from its beginning to its end, and a few places once more.
 pub trait Sink {

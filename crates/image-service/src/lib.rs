@@ -40,6 +40,7 @@ mod push;
 mod reach;
 mod registries;
 mod ring;
+mod runtime_convert;
 mod runtime_images;
 mod runtime_layers;
 mod runtime_policy;

@@ -10,8 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cri_api::engine::runtime_store::{FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection};
-use cri_api::engine::{ImageLayers, LayerShape};
+use cri_api::engine::runtime_store::{
+    FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection, UnpackedForm,
+};
+use cri_api::engine::{ConvertReport, ConvertRequest, ImageLayers};
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Reason, Result,
 };
@@ -23,6 +25,7 @@ use crate::destination::runtime_store::lacks_layers;
 use crate::engine::Engine;
 use crate::error::{self, OpenError, is_runtime_only};
 use crate::options::{EngineOptions, RuntimeTarget};
+use crate::runtime_convert::{self, Conversion};
 use crate::runtime_layers::RuntimeLayers;
 use crate::runtime_policy::RuntimePolicy;
 use crate::runtime_pull::{PullEngine, Runtime};
@@ -141,6 +144,16 @@ impl RuntimeImages {
         opened.sweep(false).await;
     }
 
+    /// Mounts layers that are files and not mounted, and unmounts those that the runtime has removed. To be called now and then.
+    pub async fn tend_layers(&self) {
+        let found = self.find(&mut *self.state.lock().await).await;
+        if let Ok(StoreDetection::Fillable(store)) = found
+            && let Err(error) = store.sweep().await
+        {
+            tracing::warn!(%error, "layers of removed images stay mounted until the next sweep");
+        }
+    }
+
     /// Ends what goes on.
     pub async fn close(&self) {
         if let Some(opened) = self.state.lock().await.opened.take() {
@@ -192,10 +205,11 @@ impl RuntimeImages {
 
     async fn open_engine(&self, state: &mut RuntimeState, store: Arc<dyn RuntimeStore>) -> Result<OpenEngine> {
         if let Some(opened) = &state.opened {
-            if opened.target.store.staging_root() == store.staging_root() {
+            let before = &opened.target.store;
+            if (before.staging_root(), before.form()) == (store.staging_root(), store.form()) {
                 return Ok(opened.clone());
             }
-            // The runtime has another snapshotter now.
+            // The runtime has another snapshotter now, or its layers have another form.
             opened.engine.shutdown().await;
             state.opened = None;
         }
@@ -221,9 +235,10 @@ impl RuntimeImages {
     fn options_for(&self, target: &RuntimeTarget) -> EngineOptions {
         let mut options = self.options.clone();
         options.root = workplace(target.store.staging_root(), target.workplace);
-        options.store.layer_format = match target.store.shape() {
-            LayerShape::Dir => LayerFormat::Dir,
-            LayerShape::Erofs => LayerFormat::Erofs,
+        options.store.layer_format = match target.store.form() {
+            UnpackedForm::Directory => LayerFormat::Dir,
+            UnpackedForm::ErofsFile => LayerFormat::Erofs,
+            UnpackedForm::NestedErofsFile => LayerFormat::NestedErofs,
         };
         // The runtime's records are durable, and must not be of files that are not.
         options.store.durability = Durability::Full;
@@ -267,6 +282,19 @@ impl OpenEngine {
     }
 }
 
+/// Opens a store in a free staging slot of a runtime's store. Blocks.
+fn open_staging(root: &Path, options: &store::OpenOptions, name: &str) -> Result<(Store, u32)> {
+    for number in 0..WORKPLACES {
+        match Store::open(&workplace(root, number), options.clone()) {
+            Ok(store) => return Ok((store, number)),
+            Err(store::OpenError::Held { .. }) => {}
+            Err(error) => return Err(error::from_open(root, &OpenError::Store(error))),
+        }
+    }
+    let message = format!("{WORKPLACES} processes pull into {name} already");
+    Err(Error::new(Kind::ResourceExhausted, message))
+}
+
 /// Root of the engine with this number in a workshop.
 fn workplace(workshop: &Path, number: u32) -> std::path::PathBuf {
     workshop.join(number.to_string())
@@ -275,7 +303,8 @@ fn workplace(workshop: &Path, number: u32) -> std::path::PathBuf {
 fn choice(found: &StoreDetection) -> PullEngineChoice {
     match found {
         StoreDetection::Fillable(store) => {
-            PullEngineChoice { is_embedded: true, why: format!("it fills {}", store.name()) }
+            let why = format!("it fills {} with {}", store.name(), store.layers());
+            PullEngineChoice { is_embedded: true, why }
         }
         StoreDetection::Unsuited(reason) => PullEngineChoice { is_embedded: false, why: reason.clone() },
     }
@@ -324,6 +353,22 @@ impl RuntimeImageFacts for RuntimeImages {
             Ok(choice) => choice.to_string(),
             Err(error) => format!("not known at the moment: {error}"),
         }
+    }
+
+    async fn convert_layers(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>> {
+        let found = self.find(&mut *self.state.lock().await).await?;
+        let StoreDetection::Fillable(store) = found else { return Ok(None) };
+        let options = runtime_convert::staging_options(&self.options.store, request.to);
+        let (root, name) = (store.staging_root().to_owned(), store.name());
+        let opened = tokio::task::spawn_blocking(move || open_staging(&root, &options, &name)).await;
+        let (staging, slot) = opened.unwrap_or_else(|error| Err(Error::new(Kind::Internal, error.to_string())))?;
+        let images = Arc::clone(self.runtime.for_questions());
+        let conversion = Conversion { images, store: Arc::clone(&store), staging: Arc::new(staging), slot };
+        let report = conversion.run(request).await;
+        if let Err(error) = store.sweep().await {
+            tracing::warn!(%error, "mounts of converted layers stay until the next sweep");
+        }
+        report
     }
 
     async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>> {
@@ -403,10 +448,24 @@ impl ImageService for RuntimeImages {
         if let Some(opened) = opened {
             opened.sweep(true).await;
         }
-        self.runtime.remove(image).await
+        self.runtime.remove(image).await?;
+        if let StoreDetection::Fillable(store) = self.find(&mut *self.state.lock().await).await?
+            && let Err(error) = store.sweep().await
+        {
+            tracing::warn!(%error, "layers of the removed image stay mounted until the next sweep");
+        }
+        Ok(())
     }
 
     async fn image_fs_info(&self) -> Result<FsInfo> {
-        self.runtime.fs_info().await
+        let mut info = self.runtime.fs_info().await?;
+        if let StoreDetection::Fillable(store) = self.find(&mut *self.state.lock().await).await?
+            && let Some(images) = info.image_filesystems.first_mut()
+        {
+            let (bytes, files) = store.uncounted_usage().await?;
+            images.used_bytes = images.used_bytes.map(|counted| counted.saturating_add(bytes));
+            images.inodes_used = images.inodes_used.map(|counted| counted.saturating_add(files));
+        }
+        Ok(info)
     }
 }

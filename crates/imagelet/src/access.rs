@@ -51,6 +51,7 @@ impl Access {
             | Command::Check(_)
             | Command::Convert(_)
             | Command::Mount(_)
+            | Command::Mounts(_)
             | Command::Ls(_)
             | Command::Cat(_)
             | Command::Cp(_)
@@ -76,7 +77,10 @@ impl Access {
             creates_store,
             collects,
             pulls,
-            accounts: matches!(command, Command::Check(_) | Command::Explain(_) | Command::Gc(_) | Command::Status),
+            accounts: matches!(
+                command,
+                Command::Check(_) | Command::Convert(_) | Command::Explain(_) | Command::Gc(_) | Command::Status
+            ),
         }
     }
 }

@@ -188,6 +188,7 @@ pub(crate) enum Command {
     Convert(Convert),
     Mount(Mount),
     Unmount(Unmount),
+    Mounts(Mounts),
     Ls(Ls),
     Cat(Cat),
     Cp(Cp),
@@ -391,6 +392,21 @@ pub(crate) struct Unmount {
     /// Mount point
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
+}
+
+/// List the layers in container runtimes' stores that are EROFS files
+///
+/// Such a layer is mounted once for all containers, by the host and not by a process. The unit imagelet-mounts.service mounts all of them
+/// when the machine starts, before the runtime.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet mounts                         how many there are, and how many are mounted
+  imagelet mounts --all                   mount all that are not mounted")]
+pub(crate) struct Mounts {
+    /// Mount all layers that are not mounted. Needs no runtime and no agent
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 /// Explain what `ensure` would do and why, without changing anything

@@ -33,6 +33,7 @@ pub(crate) mod man;
 mod manifest_files;
 mod metrics;
 mod mount;
+mod mounts;
 mod names;
 mod pins;
 mod pod_list;
@@ -79,6 +80,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Convert(args) => convert::run(app, args).await,
         Command::Mount(args) => mount::mount(app, args).await,
         Command::Unmount(args) => mount::unmount(args).await,
+        Command::Mounts(args) => mounts::run(app, args),
         Command::Ls(args) => ls::run(app, args).await,
         Command::Cat(args) => cat::run(app, args).await,
         Command::Cp(args) => cp::run(app, args).await,

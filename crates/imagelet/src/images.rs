@@ -3,6 +3,7 @@
 //! [`App`](crate::app::App).
 
 mod calls;
+mod layer_form;
 mod nothing;
 mod opening;
 mod runtime;

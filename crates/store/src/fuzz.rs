@@ -121,7 +121,7 @@ fn layer(bytes: &[u8]) {
     Shape::Erofs.begin(&opened.as_fd().try_clone_to_owned().expect("a descriptor")).expect("begins");
     let limits = limits();
     let options =
-        UnpackOptions { limits: &limits, privileged: false, cancelled: &|| false, write_back: None, hollow: false };
+        UnpackOptions { limits: &limits, privileged: false, cancelled: &|| false, write_back: None, hollow: false, nested: false };
     let outcome = match unpack_erofs(&mut &sealed[..], opened.as_fd(), &options) {
         Ok(outcome) => outcome,
         Err(error) => {

@@ -24,6 +24,7 @@ pub mod recipe;
 mod records;
 mod store;
 pub mod tar;
+mod tree_stream;
 pub mod unpack;
 pub mod view;
 
@@ -48,4 +49,5 @@ pub use records::entries::{ImageRecord, Layer, LayerStats, Removed, Totals};
 pub use store::Store;
 pub use store::accounting::LayersOfImages;
 pub use store::podman_view::PodmanViewError;
+pub use tree_stream::write_tree;
 pub use unpack::{Limits, PrintableName, TarError, UnpackError};

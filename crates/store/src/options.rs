@@ -25,8 +25,11 @@ pub enum LayerFormat {
     /// The best format for this machine, as the store finds out: [`crate::Store::new_layers`] says what that is.
     #[default]
     Auto,
-    /// A EROFS file.
+    /// An EROFS file.
     Erofs,
+    /// An EROFS file whose tree lies in a directory of it, for stores whose layers stay mounted ([`base::layer_mount`]): if the file is
+    /// not mounted, the layer is missing and never empty.
+    NestedErofs,
     /// A directory tree.
     Dir,
 }

@@ -3,8 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use cri_api::engine::LayerShape;
-use cri_api::engine::runtime_store::{Destination, LowerLayer};
+use cri_api::engine::runtime_store::{Destination, LowerLayer, UnpackedForm};
 
 use super::overlayfs;
 use super::snapshot_layout::{SnapshotLayout, is_overlay, move_durably, writable_directory, wrong_destination};
@@ -24,8 +23,8 @@ impl SnapshotLayout for Erofs {
         "erofs"
     }
 
-    fn shape(&self) -> LayerShape {
-        LayerShape::Erofs
+    fn form(&self) -> UnpackedForm {
+        UnpackedForm::ErofsFile
     }
 
     fn destination(&self, mounts: &[Mount], exists: &dyn Fn(&Path) -> bool) -> Result<Destination, String> {
@@ -40,7 +39,7 @@ impl SnapshotLayout for Erofs {
         match destination {
             Destination::ErofsFile(to) => move_durably(layer, to),
             Destination::Present => Ok(()),
-            Destination::Directory(_) => Err(wrong_destination(self, destination)),
+            Destination::Directory(_) | Destination::DamagedLayer(_) => Err(wrong_destination(self, destination)),
         }
     }
 

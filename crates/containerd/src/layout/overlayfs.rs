@@ -1,27 +1,33 @@
-//! [`Overlayfs`]: the snapshotter overlayfs, which keeps each layer as a directory.
+//! [`Overlayfs`]: the snapshotter overlayfs, which keeps each layer as a directory, or as an EROFS file that is mounted in place of the
+//! directory ([`super::overlayfs_erofs`]).
 
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cri_api::engine::LayerShape;
-use cri_api::engine::runtime_store::{Destination, LowerLayer};
+use base::layer_mount::LayerMount;
+use cri_api::engine::runtime_store::{Destination, LowerLayer, UnpackedForm};
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Uid};
 
+use super::overlayfs_erofs;
 use super::snapshot_layout::{SnapshotLayout, is_overlay, move_durably, writable_directory, wrong_destination};
 use crate::Mount;
+use crate::mounted_layers::TREE;
 
 /// The snapshotter overlayfs.
 #[derive(Debug)]
-pub(super) struct Overlayfs;
+pub(super) struct Overlayfs {
+    /// True if new layers are EROFS files.
+    pub(super) files: bool,
+}
 
 impl SnapshotLayout for Overlayfs {
     fn snapshotter(&self) -> &'static str {
         "overlayfs"
     }
 
-    fn shape(&self) -> LayerShape {
-        LayerShape::Dir
+    fn form(&self) -> UnpackedForm {
+        if self.files { UnpackedForm::NestedErofsFile } else { UnpackedForm::Directory }
     }
 
     fn destination(&self, mounts: &[Mount], _exists: &dyn Fn(&Path) -> bool) -> Result<Destination, String> {
@@ -32,6 +38,15 @@ impl SnapshotLayout for Overlayfs {
     /// overlayfs, like in containerd: it becomes the root of containers.
     fn place(&self, layer: &Path, destination: &Destination) -> io::Result<()> {
         match destination {
+            // The files of a layer on another chain can have the other form.
+            Destination::Directory(to) | Destination::DamagedLayer(to) if layer.is_file() => {
+                overlayfs_erofs::place(layer, to)
+            }
+            Destination::DamagedLayer(to) => {
+                make_plain(layer)?;
+                let damaged = LayerMount::of(to).ok_or_else(|| wrong_destination(self, destination))?;
+                damaged.to_directory(layer)
+            }
             Destination::Directory(to) => {
                 make_plain(layer)?;
                 move_durably(layer, to)
@@ -39,6 +54,16 @@ impl SnapshotLayout for Overlayfs {
             Destination::Present => Ok(()),
             Destination::ErofsFile(_) => Err(wrong_destination(self, destination)),
         }
+    }
+
+    fn exchange(&self, layer: &LowerLayer, files: &Path) -> io::Result<()> {
+        let layer = layer_of(layer).ok_or_else(|| io::Error::other("the layer has no directory"))?;
+        if files.is_file() {
+            overlayfs_erofs::make_plain(files)?;
+            return layer.to_file(files);
+        }
+        make_plain(files)?;
+        layer.to_directory(files)
     }
 
     fn lower_layers(&self, mounts: &[Mount]) -> Option<Vec<LowerLayer>> {
@@ -50,14 +75,29 @@ impl SnapshotLayout for Overlayfs {
 pub(super) fn directories(mounts: &[Mount]) -> Option<Vec<LowerLayer>> {
     let [mount] = mounts else { return None };
     if mount.kind == "bind" {
-        return Some(vec![LowerLayer::Directory(mount.source.clone().into())]);
+        return Some(vec![lower_layer(mount.source.clone().into())]);
     }
     if !is_overlay(&mount.kind) {
         return None;
     }
     let lower = mount.options.iter().find_map(|option| option.strip_prefix("lowerdir="))?;
     let paths = lower.split(':').map(PathBuf::from);
-    paths.map(|path| path.is_absolute().then_some(LowerLayer::Directory(path))).collect()
+    paths.map(|path| path.is_absolute().then(|| lower_layer(path))).collect()
+}
+
+/// Returns the place of a layer in the directory of a snapshot.
+pub(crate) fn layer_of(layer: &LowerLayer) -> Option<LayerMount> {
+    match layer {
+        LowerLayer::Directory(tree) => LayerMount::of(tree),
+        LowerLayer::ErofsFile(file) => LayerMount::of(&file.with_file_name(TREE)),
+    }
+}
+
+fn lower_layer(path: PathBuf) -> LowerLayer {
+    match LayerMount::of(&path).filter(LayerMount::is_linked) {
+        Some(layer) => LowerLayer::ErofsFile(layer.file()),
+        None => LowerLayer::Directory(path),
+    }
 }
 
 /// Gives the root of a layer the owner and mode of the root of a snapshot, and removes the extended attributes that the layer set,

@@ -5,8 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use cri_api::engine::LayerShape;
-use cri_api::engine::runtime_store::{Destination, LowerLayer};
+use cri_api::engine::runtime_store::{Destination, LowerLayer, UnpackedForm};
 
 use crate::Mount;
 
@@ -16,7 +15,7 @@ pub trait SnapshotLayout: Send + Sync + std::fmt::Debug {
     fn snapshotter(&self) -> &'static str;
 
     /// Returns the form in which layers are unpacked for the snapshotter.
-    fn shape(&self) -> LayerShape;
+    fn form(&self) -> UnpackedForm;
 
     /// Returns the destination of the layer of a prepared snapshot with these mounts. `exists` returns true if a file exists.
     ///
@@ -30,6 +29,14 @@ pub trait SnapshotLayout: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// The move failed; the destination is not empty, or of another layout.
     fn place(&self, layer: &Path, destination: &Destination) -> io::Result<()>;
+
+    /// Exchanges the files of a committed layer for unpacked ones of another form. Blocks.
+    ///
+    /// # Errors
+    /// A system call failed; the snapshotter has layers of one form only.
+    fn exchange(&self, _: &LowerLayer, _: &Path) -> io::Result<()> {
+        Err(io::Error::other(format!("the snapshotter {} takes layers of one form only", self.snapshotter())))
+    }
 
     /// Returns the layers of a snapshot that is read with these mounts, the highest first; `None` if they cannot be read from
     /// outside.

@@ -14,7 +14,7 @@ fn mount(kind: &str, source: &str, options: &[&str]) -> Mount {
 }
 
 fn layout(snapshotter: &str) -> &'static dyn SnapshotLayout {
-    layout_of(snapshotter).expect("a layout")
+    layout_of(snapshotter, false).expect("a layout")
 }
 
 #[test]
@@ -110,5 +110,5 @@ fn layers_go_only_to_destinations_of_their_layout() {
         assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name}");
         layout(name).place(Path::new("/nowhere/layer"), &Destination::Present).expect("nothing to do");
     }
-    assert!(layout_of("zfs").is_none());
+    assert!(layout_of("zfs", true).is_none());
 }

@@ -11,7 +11,7 @@ use crate::{FsInfo, Result};
 use async_trait::async_trait;
 use oci::{Digest, Reference};
 
-use crate::engine::{ImageLayers, LayerShape};
+use crate::engine::{ConvertReport, ConvertRequest, ImageLayers};
 
 /// Result of the detection of a runtime's store. A failed call is an error of the detection and never one of these.
 #[derive(Clone, Debug)]
@@ -60,8 +60,11 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// on the file system of the store, the runtime does not watch it, and it may be missing.
     fn staging_root(&self) -> &Path;
 
-    /// Returns the form of the store's layers.
-    fn shape(&self) -> LayerShape;
+    /// Returns the form in which layers are unpacked for the store.
+    fn form(&self) -> UnpackedForm;
+
+    /// Describes the form of new layers, with the reason where there is a choice.
+    fn layers(&self) -> String;
 
     /// Returns a unique ID for [`RuntimeStore::begin`].
     fn new_id(&self) -> String;
@@ -73,11 +76,27 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime refused.
     async fn begin(&self, id: &str, staging_slot: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>>;
 
-    /// Returns true if the snapshot is present.
+    /// Returns true if the snapshot is present and all of its layers can be used. Mounts layers that are files and not mounted.
     ///
     /// # Errors
     /// The runtime did not answer.
-    async fn has_snapshot(&self, chain_id: &str) -> Result<bool>;
+    async fn has_layers(&self, chain_id: &str) -> Result<bool>;
+
+    /// Frees what is left of layers that the runtime removed.
+    ///
+    /// # Errors
+    /// The mounts cannot be read, or a layer cannot be unmounted.
+    async fn sweep(&self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Returns the bytes on disk of layers that the runtime does not count, and the number of their files.
+    ///
+    /// # Errors
+    /// The directory of the store cannot be read.
+    async fn uncounted_usage(&self) -> Result<(u64, u64)> {
+        Ok((0, 0))
+    }
 
     /// Returns the record of a name.
     ///
@@ -176,6 +195,12 @@ pub trait RuntimeImageFacts: Send + Sync {
     /// # Errors
     /// The runtime did not answer.
     async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>>;
+
+    /// Converts the layers of images to another form, while containers run. Returns `None` if the runtime's store takes one form only.
+    ///
+    /// # Errors
+    /// The runtime did not answer. Layers converted so far stay converted.
+    async fn convert_layers(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>>;
 }
 
 /// A record of an image: a name and its target.
@@ -249,8 +274,21 @@ pub enum Destination {
     Directory(PathBuf),
     /// The path of the EROFS file that the layer becomes.
     ErofsFile(PathBuf),
+    /// The tree of a committed layer that cannot be used. Its files are replaced, and the snapshot stays.
+    DamagedLayer(PathBuf),
     /// None: the store has the files already.
     Present,
+}
+
+/// Form in which layers are unpacked for a runtime's store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnpackedForm {
+    /// A directory tree.
+    Directory,
+    /// An EROFS file.
+    ErofsFile,
+    /// An EROFS file whose tree lies in a directory of it, so that an empty mount point is not taken for the tree.
+    NestedErofsFile,
 }
 
 /// A layer of the store, for reading.
@@ -356,6 +394,19 @@ pub trait Deposit: Send + Sync {
     /// # Errors
     /// The runtime did not answer, or its layers cannot be read from outside.
     async fn lower_layers(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>>;
+
+    /// Records that the layer of this chain is about to change its form, so that it is found in either one.
+    ///
+    /// # Errors
+    /// The runtime refused.
+    async fn begin_exchange(&self, chain_id: &Digest, layer: &LowerLayer) -> Result<()>;
+
+    /// Puts durable files in place of those of a layer, in one step, and moves them from `files`. Containers that run keep the files
+    /// that they have. Blocks.
+    ///
+    /// # Errors
+    /// A system call failed, and the layer is as before; or the store takes no layers of another form.
+    fn exchange(&self, layer: &LowerLayer, files: &Path) -> io::Result<()>;
 
     /// Returns the snapshots of layers whose files do not depend on the layers below, by diff ID.
     ///

@@ -10,6 +10,9 @@ pub(crate) const LENGTH: usize = 128;
 pub(crate) const ROOT_AT: u64 = (OFFSET + LENGTH) as u64;
 pub(crate) const MAGIC: u32 = 0xe0f5_e1e2;
 
+/// Name of the volume whose file tree lies in the directory [`crate::NESTED_ROOT`].
+pub(crate) const NESTED: [u8; 16] = *b"imagelet/root\0\0\0";
+
 /// There is a checksum.
 pub(crate) const COMPAT_CHECKSUM: u32 = 0x1;
 /// Extended inodes have times of modification (and not of change).

@@ -47,12 +47,12 @@ impl<R: Source> Reader<R> {
             linked: HashMap::new(),
             shared: HashSet::new(),
             found: Checked::default(),
-            left: vec![(self.root(), self.root())],
+            left: vec![(self.top(), self.top())],
         };
         let superblock = superblock::OFFSET as u64;
         check.claimed.claim(superblock, superblock + superblock::LENGTH as u64);
-        let root = self.inode(self.root())?;
-        check.claim(&root)?;
+        let top = self.inode(self.top())?;
+        check.claim(&top)?;
         while let Some((dir, parent)) = check.left.pop() {
             check.directory(dir, parent)?;
         }

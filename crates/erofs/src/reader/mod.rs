@@ -22,7 +22,7 @@ pub use xattrs::Xattr;
 
 use crate::format::superblock::{self, Superblock};
 use crate::format::{BLOCK, BLOCK_BITS, SLOT, inode, u16_at};
-use crate::{Kind, Nid, Source};
+use crate::{Kind, NESTED_ROOT, Nid, Source};
 
 use inode::RawInode;
 
@@ -47,6 +47,8 @@ pub struct Reader<R> {
     source: R,
     size: u64,
     superblock: Superblock,
+    /// Directory that the file tree lies in.
+    root: Nid,
 }
 
 /// The attributes of an inode, without its content and its extended attributes.
@@ -116,7 +118,8 @@ impl<R: Source> Reader<R> {
             }
         }
         refuse_features(&superblock)?;
-        let image = Self { source, size, superblock };
+        let top = Nid(superblock.root_nid.into());
+        let mut image = Self { source, size, superblock, root: top };
         let blocks = |count: u32| u64::from(count) << BLOCK_BITS;
         if blocks(image.superblock.blocks) > size.next_multiple_of(BLOCK as u64) {
             let said = image.superblock.blocks;
@@ -130,17 +133,35 @@ impl<R: Source> Reader<R> {
         if image.superblock.time.1 >= NANOS {
             return Err(ReadError::damaged("the superblock's time is none"));
         }
-        let root = image.inode(image.root())?;
+        let root = image.inode(top)?;
         if root.kind != Kind::Directory {
             return Err(ReadError::damaged("its root is no directory"));
+        }
+        if image.superblock.volume == superblock::NESTED {
+            let tree = image.lookup(&root, NESTED_ROOT.as_bytes())?.map(|entry| entry.nid);
+            image.root = tree.ok_or_else(|| ReadError::damaged(format!("it has no directory {NESTED_ROOT}")))?;
+            if image.inode(image.root)?.kind != Kind::Directory {
+                return Err(ReadError::damaged(format!("{NESTED_ROOT} is no directory")));
+            }
         }
         Ok(image)
     }
 
-    /// The number of its root.
+    /// The number of the root of its file tree.
     #[must_use]
     pub fn root(&self) -> Nid {
+        self.root
+    }
+
+    /// The number of the directory that a mount of the file shows: the root, or the directory above a nested one.
+    pub(crate) fn top(&self) -> Nid {
         Nid(self.superblock.root_nid.into())
+    }
+
+    /// Returns true if the file tree lies in the directory [`NESTED_ROOT`] and not at the top.
+    #[must_use]
+    pub fn is_nested(&self) -> bool {
+        self.root != self.top()
     }
 
     /// Returns the length of the EROFS file in bytes.

@@ -53,6 +53,8 @@ struct FinishPlan {
 /// The parts of an EROFS file other than its tree.
 pub(super) struct FileSummary {
     pub(super) uuid: [u8; 16],
+    /// True if the file tree lies in [`crate::NESTED_ROOT`].
+    pub(super) is_nested: bool,
     pub(super) chunked: bool,
     pub(super) table: Table,
     /// Inodes that are no directories.
@@ -92,6 +94,7 @@ impl<S: Sink> Parts<S> {
             time: self.time.unwrap_or_default(),
             blocks: block_at(written.size),
             uuid: about.uuid,
+            volume: if about.is_nested { superblock::NESTED } else { [0; 16] },
             incompat: about.table.feature() | if about.chunked { superblock::INCOMPAT_CHUNKED } else { 0 },
             devices: about.table.devices,
             table: about.table.at,

@@ -47,7 +47,7 @@ use self::spill::Spill;
 use self::xattrs::Xattrs;
 use crate::format::inode::{self, Layout, RawInode};
 use crate::format::{NO_BLOCK, SLOT};
-use crate::{Attributes, Kind, Nid, Sink};
+use crate::{Attributes, Kind, NESTED_ROOT, Nid, Sink};
 
 /// Longest target of a symbolic link.
 const TARGET_MAX: usize = 4095;
@@ -95,10 +95,24 @@ pub struct Writer<S: Sink> {
     chunked: bool,
     devices: Devices,
     uuid: [u8; 16],
+    /// Directory that the file tree lies in.
+    root: Dir,
     broken: bool,
 }
 
 impl<S: Sink> Writer<S> {
+    /// Begins an EROFS file whose file tree lies in the directory [`NESTED_ROOT`] and not at the top. If the file is not mounted, a
+    /// path to that directory does not exist, and an empty mount point is never taken for the tree. [`Reader`](crate::Reader) returns the
+    /// directory as the root.
+    ///
+    /// # Errors
+    /// The spill's.
+    pub fn nested(sink: S, options: Options) -> Result<Self, WriteError> {
+        let mut writer = Self::new(sink, options)?;
+        writer.root = writer.directory(Dir(0), NESTED_ROOT.as_bytes())?;
+        Ok(writer)
+    }
+
     /// Begins an EROFS file whose root directory is implicit.
     ///
     /// # Errors
@@ -125,14 +139,15 @@ impl<S: Sink> Writer<S> {
             chunked: false,
             devices: Devices::default(),
             uuid: options.uuid,
+            root: Dir(0),
             broken: false,
         })
     }
 
-    /// The root.
+    /// The root of the file tree.
     #[must_use]
     pub fn root(&self) -> Dir {
-        Dir(0)
+        self.root
     }
 
     /// Where the EROFS file goes to.
@@ -326,7 +341,14 @@ impl<S: Sink> Writer<S> {
             writer.discard_unnamed()
         })?;
         let table = self.devices.finish(&mut self.parts.output)?;
-        self.parts.finish(&FileSummary { uuid: self.uuid, chunked: self.chunked, table, inodes: self.inodes })
+        let is_nested = self.root != Dir(0);
+        self.parts.finish(&FileSummary {
+            uuid: self.uuid,
+            is_nested,
+            chunked: self.chunked,
+            table,
+            inodes: self.inodes,
+        })
     }
 
     /// After an error nothing more is done.

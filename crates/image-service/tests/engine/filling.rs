@@ -8,10 +8,9 @@ use std::{fs, io};
 
 use async_trait::async_trait;
 use base::lock::Mutex;
-use cri_api::engine::LayerShape;
 use cri_api::engine::runtime_store::{
     Deposit, Destination, Documents, FindRuntimeStore, HandlerStore, LayerFacts, LowerLayer, NamedImage, OpenSlot,
-    RuntimeRecord, RuntimeStore, Slot, StackedLayer, StoreDetection, UnfinishedDeposit,
+    RuntimeRecord, RuntimeStore, Slot, StackedLayer, StoreDetection, UnfinishedDeposit, UnpackedForm,
 };
 use cri_api::{
     Error, FilesystemUsage, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest,
@@ -181,8 +180,12 @@ impl RuntimeStore for Fake {
         &self.workshop
     }
 
-    fn shape(&self) -> LayerShape {
-        LayerShape::Dir
+    fn form(&self) -> UnpackedForm {
+        UnpackedForm::Directory
+    }
+
+    fn layers(&self) -> String {
+        "directories".to_owned()
     }
 
     fn new_id(&self) -> String {
@@ -198,7 +201,7 @@ impl RuntimeStore for Fake {
         Ok(Arc::new(OnItsWay { id, fake: self.clone() }))
     }
 
-    async fn has_snapshot(&self, chain_id: &str) -> Result<bool> {
+    async fn has_layers(&self, chain_id: &str) -> Result<bool> {
         Ok(self.state.lock().committed.keys().any(|chain| chain.to_string() == chain_id))
     }
 
@@ -342,6 +345,14 @@ impl Deposit for OnItsWay {
         let state = self.fake.state.lock();
         let files = state.committed.get(chain_id).map(|committed| committed.files.clone());
         Ok(files.map(LowerLayer::Directory).into_iter().collect())
+    }
+
+    async fn begin_exchange(&self, _: &Digest, _: &LowerLayer) -> Result<()> {
+        Ok(())
+    }
+
+    fn exchange(&self, _: &LowerLayer, _: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 
     async fn independent_layers(&self) -> Result<BTreeMap<Digest, Digest>> {

@@ -97,8 +97,16 @@ impl Report for Converted {
 pub(super) async fn run(app: &App, args: &Convert) -> Outcome {
     let to = LayerShape::from_name(&args.to).expect("the command line takes no other");
     let request = ConvertRequest { to, images: args.images.clone() };
-    let report = app.engine("convert").await?.convert_images(&request).await;
-    let report = report.map_err(|error| Failure::call("convert layers", &error))?;
+    let report = match app.images().await?.facts() {
+        Some(runtime) => {
+            let report = runtime.convert_layers(&request).await.map_err(|error| Failure::call("convert layers", &error))?;
+            report.ok_or_else(|| Failure::failed("convert layers: the runtime's store takes layers of one form only"))?
+        }
+        None => {
+            let report = app.engine("convert").await?.convert_images(&request).await;
+            report.map_err(|error| Failure::call("convert layers", &error))?
+        }
+    };
     let names: BTreeMap<String, Vec<String>> = app.collector().await?.names().await.unwrap_or_default();
     let converted = Converted::new(to, report, &names);
     app.printer.report(&converted)?;

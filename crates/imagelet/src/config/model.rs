@@ -11,6 +11,7 @@ use registry::AllowedTarget;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use store::LayerFormat;
 use tracing_subscriber::filter::LevelFilter;
 
 use super::error::Origin;
@@ -97,6 +98,14 @@ pub(crate) struct Config {
         extend("imagelet" = flag(Node, "pull-engine"))
     )]
     pub(crate) pull_engine: PullEngine,
+    #[serde(rename = "runtimeLayers", with = "As::<Choice<LayerFormat>>")]
+    #[schemars(
+        description = "Form of the layers that the embedded engine puts into containerd's default snapshotter, overlayfs: one EROFS \
+                       file each, mounted once for all containers, or a directory tree. auto: EROFS files if the kernel mounts them, \
+                       containerd sees the mounts, and the unit imagelet-mounts.service is enabled, and directories otherwise",
+        extend("imagelet" = flag(Node, "runtime-layers"))
+    )]
+    pub(crate) runtime_layers: LayerFormat,
     #[serde(rename = "containerRuntimeEndpoint", with = "As::<Maybe<Checked<Endpoint>>>")]
     #[schemars(
         description = "CRI endpoint of the container runtime that `serve` passes through, and on which `run` runs pods. It is not an \
@@ -233,6 +242,7 @@ impl Default for Config {
             root: "/var/lib/imagelet".into(),
             image_service_endpoint: None,
             pull_engine: PullEngine::Auto,
+            runtime_layers: LayerFormat::Auto,
             container_runtime_endpoint: None,
             runtime_request_timeout: Duration::from_secs(120),
             registry_config_paths: vec!["/etc/imagelet/certs.d".into(), "/etc/containerd/certs.d".into()],

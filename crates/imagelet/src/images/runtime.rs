@@ -11,6 +11,7 @@ use image_service::{PullEngine, RuntimeImages};
 use oci::Platform;
 use tokio_util::sync::CancellationToken;
 
+use super::layer_form::layer_settings;
 use super::opening::{Opening, engine_options, open_failure, own_reach};
 use crate::config::Config;
 use crate::endpoint::client_options;
@@ -18,6 +19,8 @@ use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
 /// Pause between two sweeps of pulls' leftovers in the runtime's store.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
+/// Pause between two sweeps of the mounts of layers that the runtime has removed.
+const TEND_LAYERS_EVERY: Duration = Duration::from_secs(30);
 
 type Connected = (Arc<dyn ImageService>, Option<Arc<RuntimeImages>>);
 
@@ -84,7 +87,7 @@ async fn fills(
     service: Arc<dyn ImageService>,
 ) -> Outcome<Arc<RuntimeImages>> {
     let runtime = Arc::new(RemoteRuntimeService::of(endpoint, client_options(config)));
-    let finder = containerd::Finder::new(endpoint.path(), runtime)
+    let finder = containerd::Finder::new(endpoint.path(), runtime, layer_settings(config))
         .map_err(|error| Failure::caused(Code::Config, format!("endpoint {endpoint}"), &error))?;
     let mut options = engine_options(config, opening.proxies, opening.backs_off, opening.bandwidth, None);
     options.store.command = Some(opening.access.command.clone());
@@ -101,5 +104,11 @@ pub(super) async fn tend(runtime: &RuntimeImages, stop: &CancellationToken) {
             runtime.sweep().await;
         }
     };
-    stop.run_until_cancelled(sweeps).await;
+    let layers = async {
+        loop {
+            runtime.tend_layers().await;
+            tokio::time::sleep(TEND_LAYERS_EVERY).await;
+        }
+    };
+    stop.run_until_cancelled(futures::future::join(sweeps, layers)).await;
 }

@@ -60,7 +60,7 @@ impl Store {
     ) -> Result<ConvertedImage, ConvertError> {
         let to = match to {
             LayerFormat::Auto => self.ingests.shape(),
-            LayerFormat::Erofs => Shape::Erofs,
+            LayerFormat::Erofs | LayerFormat::NestedErofs => Shape::Erofs,
             LayerFormat::Dir => Shape::Dir,
         };
         let lease = Lease::new(Arc::clone(&self.maintenance));

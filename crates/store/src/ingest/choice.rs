@@ -24,7 +24,7 @@ impl Shape {
     ) -> (Self, &'static str) {
         match format {
             LayerFormat::Dir => (Self::Dir, CONFIGURED),
-            LayerFormat::Erofs => (Self::Erofs, CONFIGURED),
+            LayerFormat::Erofs | LayerFormat::NestedErofs => (Self::Erofs, CONFIGURED),
             LayerFormat::Auto if !privileged => {
                 (Self::Erofs, "they keep owners, devices and attributes which only root can give to files")
             }

@@ -92,8 +92,14 @@ impl LayerIngest {
         let apply = || {
             let written = |bytes: u64| ingests.catalog.disk.flusher.note(&ingests.catalog.disk.layout.root, bytes);
             let write_back = durable.then_some(&written as &dyn Fn(u64));
-            let options =
-                UnpackOptions { limits: &limits, privileged: ingests.layers.privileged, cancelled, write_back, hollow };
+            let options = UnpackOptions {
+                limits: &limits,
+                privileged: ingests.layers.privileged,
+                cancelled,
+                write_back,
+                hollow,
+                nested: ingests.nested,
+            };
             shape.apply(tar, directory, &options)
         };
         let applied = confined(directory, ingests.catalog.disk.layout.root.as_fd(), apply);

@@ -14,6 +14,7 @@ use crate::disk::layer::Shape;
 use crate::ingest::choice::NewLayers;
 use crate::layers::Layers;
 use crate::maintenance::Maintenance;
+use crate::options::LayerFormat;
 use crate::podman::view::View;
 use crate::records::catalog::Catalog;
 use crate::unpack::Limits;
@@ -27,19 +28,22 @@ pub(crate) struct Ingests {
     pub(crate) limits: Limits,
     /// Of layers that are unpacked from now on.
     shape: Shape,
+    /// True if the trees of EROFS layers are nested: see [`LayerFormat::NestedErofs`].
+    pub(crate) nested: bool,
     /// Set where the shape is not configured: podman reads directories alone.
     view: Option<Arc<View>>,
 }
 
 impl Ingests {
-    pub(crate) fn new(maintenance: &Maintenance, limits: Limits, shape: Shape, chosen: bool) -> Self {
+    pub(crate) fn new(maintenance: &Maintenance, limits: Limits, shape: Shape, format: LayerFormat) -> Self {
         Self {
             catalog: Arc::clone(&maintenance.catalog),
             content: Arc::clone(&maintenance.content),
             layers: Arc::clone(&maintenance.layers),
             limits,
             shape,
-            view: chosen.then(|| Arc::clone(&maintenance.mounts.view)),
+            nested: format == LayerFormat::NestedErofs,
+            view: (format == LayerFormat::Auto).then(|| Arc::clone(&maintenance.mounts.view)),
         }
     }
 

@@ -10,20 +10,15 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 
-use base::{LoopDevice, LoopFlags};
+use base::{ErofsMount, ErofsMountError, ErofsMountStep, LAYER_DEVICE, LoopDevice, mount_erofs};
 use erofs::{ReadError, Reader};
 use rustix::fs::{Advice, Mode, OFlags};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen,
-};
 
 use super::failure::Failure;
 use super::kernel_features::KernelFeatures;
-use super::overlay::{Names, explain};
+use super::overlay::Names;
 
-/// How a loop device shows a layer: by blocks of EROFS.
-const LAYER_DEVICE: LoopFlags = LoopFlags { block_bytes: 4096, read_only: true, direct: true };
 /// A process says once that layers are not shared.
 static SAID: Once = Once::new();
 
@@ -199,32 +194,19 @@ enum ReadMode {
 }
 
 fn mount_source(source: &Path, layer: &Path, devices: &[PathBuf], reading: ReadMode) -> Result<OwnedFd, MountRefusal> {
-    let failed = |failure: Failure| MountRefusal::Otherwise(ErofsFailure::Failed(failure));
-    let context = fsopen("erofs", FsOpenFlags::FSOPEN_CLOEXEC).map_err(|error| {
-        MountRefusal::Otherwise(match error {
-            Errno::NODEV | Errno::NOSYS => ErofsFailure::NoErofs(error.into()),
-            Errno::PERM => ErofsFailure::NotPermitted(error.into()),
-            error => ErofsFailure::Failed(Failure { operation: "open EROFS for", source: error.into() }),
+    let mount = ErofsMount { source, devices, direct: reading == ReadMode::Direct, context: None };
+    mount_erofs(mount).map_err(|ErofsMountError { step, number, source }| {
+        let failed = |operation, source| ErofsFailure::Failed(Failure { operation, source }.naming(layer));
+        MountRefusal::Otherwise(match (step, number) {
+            (ErofsMountStep::Open, Errno::NODEV | Errno::NOSYS) => ErofsFailure::NoErofs(source),
+            (ErofsMountStep::Open | ErofsMountStep::Create, Errno::PERM) => ErofsFailure::NotPermitted(source),
+            (ErofsMountStep::Open, _) => ErofsFailure::Failed(Failure { operation: "open EROFS for", source }),
+            (ErofsMountStep::Configure, _) => failed("configure EROFS for", source),
+            (ErofsMountStep::Create, Errno::NOTBLK) => return MountRefusal::NeedsDevice,
+            (ErofsMountStep::Create, Errno::BUSY) => {
+                return MountRefusal::Busy(Failure { operation: "mount a layer for", source }.naming(layer));
+            }
+            (ErofsMountStep::Create | ErofsMountStep::Mount, _) => failed("mount a layer for", source),
         })
-    })?;
-    if reading == ReadMode::Direct
-        && let Err(error) = fsconfig_set_flag(&context, "directio")
-    {
-        tracing::debug!(%error, "this kernel has no direct reading of EROFS files, or no choice");
-    }
-    // A device that cannot be written can only be mounted read-only.
-    fsconfig_set_flag(&context, "ro")
-        .and_then(|()| fsconfig_set_string(&context, "source", source))
-        .and_then(|()| devices.iter().try_for_each(|device| fsconfig_set_string(&context, "device", device)))
-        .map_err(|error| failed(explain(&context, "configure EROFS for", error).naming(layer)))?;
-    fsconfig_create(&context).map_err(|error| match error {
-        Errno::NOTBLK => MountRefusal::NeedsDevice,
-        Errno::BUSY => MountRefusal::Busy(explain(&context, "mount a layer for", error).naming(layer)),
-        Errno::PERM => MountRefusal::Otherwise(ErofsFailure::NotPermitted(error.into())),
-        error => failed(explain(&context, "mount a layer for", error).naming(layer)),
-    })?;
-    let attributes =
-        MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
-    fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, attributes)
-        .map_err(|error| failed(explain(&context, "mount a layer for", error).naming(layer)))
+    })
 }

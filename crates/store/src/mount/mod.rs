@@ -157,6 +157,13 @@ pub fn unmount(target: &Path) -> Result<(), MountError> {
     }
 }
 
+/// Returns why layers that are EROFS files in the file system of `directory` cannot be mounted once for all containers, from then on by
+/// the kernel alone, or `None` if they can. The directory is made if it is missing.
+#[must_use]
+pub fn why_no_lasting_mounts(directory: &Path) -> Option<String> {
+    probe::why_no_loop_mounts(directory)
+}
+
 /// How layers become one file tree.
 struct OverlayAssembly<'a> {
     userxattr: bool,

@@ -360,22 +360,9 @@ fn open(path: &Path) -> Result<OwnedFd, Failure> {
     rustix::fs::open(path, flags, Mode::empty()).map_err(|error| Failure::at("open a layer for", path, error))
 }
 
-/// The kernel writes its reasons into the context, one line a read: `e overlay: …`.
-pub(super) fn explain(context: &OwnedFd, operation: &'static str, error: Errno) -> Failure {
-    let source = io::Error::from(error);
-    let mut line = [0_u8; 1024];
-    let mut said = Vec::new();
-    while let Ok(length) = rustix::io::read(context, &mut line) {
-        if length == 0 || said.len() > 16 {
-            break;
-        }
-        let text = String::from_utf8_lossy(&line[..length]);
-        said.push(text.trim().trim_start_matches(['e', 'w', 'i']).trim().to_owned());
-    }
-    if said.is_empty() {
-        return Failure { operation, source };
-    }
-    Failure { operation, source: io::Error::new(source.kind(), format!("{source}: {}", said.join("; "))) }
+/// Returns the failure of an operation on the context of a file system, with the kernel's reasons.
+fn explain(context: &OwnedFd, operation: &'static str, error: Errno) -> Failure {
+    Failure { operation, source: base::explain(context, error) }
 }
 
 #[cfg(test)]

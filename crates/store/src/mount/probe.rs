@@ -19,6 +19,8 @@ use crate::disk::layout::{self, Layout};
 pub(crate) const FILE: &str = "kernel";
 pub(crate) const FILE_NEW: &str = "kernel.new";
 const IMAGE: &str = "probe";
+/// Directory of a probe next to stores.
+const PROBE: &str = "probe";
 
 /// How EROFS layers can be mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -63,6 +65,40 @@ pub(crate) fn support(layout: &Layout) -> Option<Support> {
         tracing::debug!(%error, path = %path.display(), "what the kernel can do was not noted");
     }
     Some(erofs)
+}
+
+/// First kernel, as major and minor number, that maps the owners of files in EROFS for containers in user namespaces.
+const MAPS_OWNERS: (u32, u32) = (5, 19);
+
+/// Returns why EROFS files in this directory cannot be layers that are mounted through loop devices, for all kinds of containers.
+pub(super) fn why_no_loop_mounts(directory: &Path) -> Option<String> {
+    let release = release();
+    if version(&release).is_some_and(|version| version < MAPS_OWNERS) {
+        return Some(format!("Linux {release} does not map the owners of their files for pods in user namespaces"));
+    }
+    if !overlay::is_permitted() {
+        return Some("the right to mount is missing".to_owned());
+    }
+    let root = directory.join(PROBE);
+    let tried = Layout::open(&root).map_err(io::Error::other).and_then(|layout| {
+        let points = Points::of(&layout.path);
+        let tried = attempt(&layout, &points, KernelFeatures { from_file: false, ..KernelFeatures::default() });
+        points.sweep().and(tried)
+    });
+    if let Err(error) = std::fs::remove_dir_all(&root) {
+        tracing::debug!(%error, path = %root.display(), "the files of a probe stay");
+    }
+    match tried {
+        Ok(true) => None,
+        Ok(false) => Some(format!("Linux {release} does not hide what is below them")),
+        Err(error) => Some(format!("they cannot be mounted through loop devices: {error}")),
+    }
+}
+
+/// Returns the major and minor number of a kernel's release.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
 /// Empty where the kernel does not say it: then the note holds for every one.

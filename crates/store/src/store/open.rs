@@ -25,7 +25,7 @@ use crate::layers::Layers;
 use crate::maintenance::Maintenance;
 use crate::mount::mounts::Mounts;
 use crate::mount::{points, probe};
-use crate::options::{Durability, LayerFormat, OpenOptions};
+use crate::options::{Durability, OpenOptions};
 use crate::podman::view::View;
 use crate::records::catalog::Catalog;
 use crate::records::db::Db;
@@ -48,7 +48,8 @@ const OURS: [&str; 10] = [
 ];
 /// Further names that may: of files that the rest of the program keeps in a root without a store, and of those that a file system makes.
 /// Sockets may, whatever they are called.
-const BESIDE_A_STORE: [&str; 6] = [points::DIRECTORY, "image_manager", "image_gc", "pods", "pods.lock", "lost+found"];
+const BESIDE_A_STORE: [&str; 7] =
+    [points::DIRECTORY, "image_manager", "image_gc", "mounted-layers", "pods", "pods.lock", "lost+found"];
 
 impl Store {
     /// Opens the store under `root`. Creates it if there is none.
@@ -105,7 +106,7 @@ impl Store {
         let mounts = Arc::new(Mounts::new(&layers, &view));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
         let ingests =
-            Arc::new(Ingests::new(&maintenance, options.limits, shape, options.layer_format == LayerFormat::Auto));
+            Arc::new(Ingests::new(&maintenance, options.limits, shape, options.layer_format));
         let new_layers = NewLayers::of((shape, why_shape));
         let store = Self { catalog, content, layers, mounts, maintenance, ingests, new_layers };
         store.maintenance.sweep_at_open()?;

@@ -17,4 +17,6 @@ pub struct UnpackOptions<'a> {
     pub write_back: Option<&'a dyn Fn(u64)>,
     /// Files get their lengths and attributes, but no content: a copy to compare with, which takes hardly any space.
     pub hollow: bool,
+    /// The tree of an EROFS file is nested ([`erofs::Writer::nested`]).
+    pub nested: bool,
 }

@@ -18,7 +18,7 @@ pub(crate) fn check_runtime_platform(wanted: &Platform) -> Result<()> {
 /// Returns true if the layers of an image are missing from the store, so that it has to be pulled again. `status` is verbose.
 pub(crate) async fn lacks_layers(store: &dyn RuntimeStore, status: &ImageStatus) -> Result<bool> {
     let Some(chain_id) = chain_id(status) else { return Ok(false) };
-    Ok(!store.has_snapshot(&chain_id).await?)
+    Ok(!store.has_layers(&chain_id).await?)
 }
 
 /// Returns the chain ID of the top layer, as the runtime reports it. Images without layers have none.

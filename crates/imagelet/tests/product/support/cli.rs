@@ -26,6 +26,12 @@ pub(crate) struct Imagelet {
     through: Vec<String>,
 }
 
+/// The form of layers in the stores of containerd under test: `RUNTIME_LAYERS=erofs` runs the suites once more with EROFS files.
+fn runtime_layers() -> Vec<String> {
+    let form = std::env::var("RUNTIME_LAYERS").unwrap_or_default();
+    if form.is_empty() { Vec::new() } else { vec!["--runtime-layers".to_owned(), form] }
+}
+
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -54,7 +60,7 @@ impl Imagelet {
     /// No global option at all.
     pub(crate) fn bare() -> Self {
         Self {
-            globals: Vec::new(),
+            globals: runtime_layers(),
             environment: Vec::new(),
             user: None,
             program: PathBuf::from(PROGRAM),

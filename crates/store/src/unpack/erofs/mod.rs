@@ -86,8 +86,9 @@ pub(super) fn unpacker<'a>(
         memory: MEMORY,
         spill: Box::new(move || temporary(own.as_fd(), "names")),
     };
-    let writer = Writer::new(ImageFile::new(File::from(file), options.write_back), settings)
-        .map_err(|e| of_writer("writing", EROFS_FILE.as_bytes(), e))?;
+    let sink = ImageFile::new(File::from(file), options.write_back);
+    let begin = if options.nested { Writer::nested } else { Writer::new };
+    let writer = begin(sink, settings).map_err(|e| of_writer("writing", EROFS_FILE.as_bytes(), e))?;
     let root = InImage::new(writer.root());
     let erofs = ErofsForm { writer, log, targets: HashMap::new(), whiteout: None, whiteouts: HashSet::new() };
     let recipe = recipe::Writer::create(layer_dir).map_err(of_recipe)?;
@@ -241,7 +242,9 @@ impl Form for ErofsForm<'_> {
             attributes.xattrs.extend(opaque(unpacker.options.privileged));
         }
         let handle = unpacker.dir(id);
-        let set = unpacker.form.writer.set_directory(handle, &attributes, false);
+        // A nested root gets other attributes if it becomes the root of containers.
+        let may_change = unpacker.options.nested && handle == unpacker.form.writer.root();
+        let set = unpacker.form.writer.set_directory(handle, &attributes, may_change);
         set.map_err(|e| of_writer("setting the attributes of", &unpacker.tree.path(id), e))
     }
 
@@ -380,7 +383,8 @@ impl Form for ErofsForm<'_> {
                 }
                 None => {}
             }
-            if !node.explicit && !is_implicit {
+            let is_nested_root = unpacker.options.nested && node.own.dir == unpacker.form.writer.root();
+            if !node.explicit && !is_implicit && !is_nested_root {
                 // Nothing below it will ever give it attributes.
                 let handle = node.own.dir;
                 let writer = &mut unpacker.form.writer;

@@ -323,6 +323,7 @@ fn cancellation_by_the_caller_stops_the_unpacking() {
             cancelled: &cancelled,
             write_back: None,
             hollow: false,
+            nested: false,
         };
         let tar = Tar::new().file("big", vec![0; 20 << 20]).end();
         let got = shape.apply(&mut &tar[..], std::os::fd::AsFd::as_fd(&dir), &options);

@@ -126,6 +126,7 @@ fn as_unprivileged_user() {
             cancelled: &cancelled,
             write_back: None,
             hollow: false,
+            nested: false,
         };
         unpack(&mut &layer_of_everything(b"\x01").end()[..], dir.as_fd(), &options).unwrap();
         return;

@@ -71,6 +71,7 @@ impl Layer {
                 cancelled: &|| false,
                 write_back: Some(&|_| ()),
                 hollow,
+                nested: false,
             };
             let beneath = if self.stepwise { Beneath::stepwise() } else { Beneath::default() };
             match self.shape {
@@ -88,7 +89,7 @@ impl Layer {
     pub(crate) fn unpack_unconfined(&self, tar: &[u8], stepwise: bool) -> Result<UnpackOutcome, UnpackError> {
         let dir = File::open(self.path()).unwrap();
         let (limits, cancelled) = (&self.limits, &|| false);
-        let options = UnpackOptions { limits, privileged: true, cancelled, write_back: None, hollow: false };
+        let options = UnpackOptions { limits, privileged: true, cancelled, write_back: None, hollow: false, nested: false };
         let beneath = if stepwise { Beneath::stepwise() } else { Beneath::default() };
         unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath)
     }

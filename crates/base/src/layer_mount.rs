@@ -1,0 +1,449 @@
+//! [`LayerMount`]: a layer that is one EROFS file, and is used as a directory by programs that take only directories. The file is
+//! mounted once, read-only, in the mount namespace of the caller, and the mount outlives every process:
+//!
+//! ```text
+//! <directory>/layer.erofs      the file; its tree lies in the directory root of the file
+//! <directory>/mnt              the mount point
+//! <directory>/fs -> mnt/root   a symbolic link in place of the directory
+//! ```
+//!
+//! The link leads nowhere while the file is not mounted, so that a layer is missing then and never empty. Its target is relative and
+//! in the same directory, so that containers in user namespaces find it in their own copy of the mounts. Knows no images, and trusts no
+//! state other than that on the disk and in the kernel.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
+
+use crate::mount::mounts_lenient;
+use crate::{ErofsMount, FileLock, LAYER_DEVICE, LoopDevices, mount_erofs, overlay_mounts};
+
+/// Name of the EROFS file.
+pub const LAYER_FILE: &str = "layer.erofs";
+/// Name of the mount point.
+const MOUNT_POINT: &str = "mnt";
+/// Target of the link.
+const TREE: &str = "mnt/root";
+/// Name of the link before it is exchanged for a directory, and of that directory afterwards.
+const REPLACED: &str = "fs.replaced";
+/// Type of EROFS in statfs(2).
+const EROFS_MAGIC: u64 = 0xe0f5_e1e2;
+
+/// A layer that can be an EROFS file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LayerMount {
+    directory: PathBuf,
+    /// Path of the link, or of the directory that is in its place.
+    tree: PathBuf,
+}
+
+/// The result of [`mount_all`].
+#[derive(Debug, Default)]
+pub struct MountedLayers {
+    /// Number of layers that are EROFS files.
+    pub layers: usize,
+    /// Number of these that were not mounted before.
+    pub mounted: usize,
+    /// The layers that cannot be mounted, with the reasons.
+    pub failed: Vec<(PathBuf, io::Error)>,
+}
+
+impl LayerMount {
+    /// The layer whose tree is at this path. `None` if the path has no parent.
+    #[must_use]
+    pub fn of(tree: &Path) -> Option<Self> {
+        Some(Self { directory: tree.parent()?.to_owned(), tree: tree.to_owned() })
+    }
+
+    /// Path of the EROFS file.
+    #[must_use]
+    pub fn file(&self) -> PathBuf {
+        self.directory.join(LAYER_FILE)
+    }
+
+    /// Name of the layer's directory, if it is text.
+    #[must_use]
+    pub fn name(&self) -> Option<String> {
+        self.directory.file_name()?.to_str().map(str::to_owned)
+    }
+
+    /// Path of the tree: a directory, or the link to the mounted one.
+    #[must_use]
+    pub fn tree(&self) -> &Path {
+        &self.tree
+    }
+
+    /// Returns true if the layer is an EROFS file: its tree is the link.
+    #[must_use]
+    pub fn is_linked(&self) -> bool {
+        std::fs::read_link(&self.tree).is_ok_and(|target| target == Path::new(TREE))
+    }
+
+    /// Returns true if the file is mounted.
+    #[must_use]
+    pub fn is_mounted(&self) -> bool {
+        // The type of statfs has another sign and width on other machines.
+        #[allow(clippy::cast_sign_loss, clippy::allow_attributes, reason = "a bit pattern")]
+        rustix::fs::statfs(self.directory.join(TREE)).is_ok_and(|found| found.f_type as u64 == EROFS_MAGIC)
+    }
+
+    /// Mounts the layer if it is an EROFS file that is not mounted. Returns true if it was mounted now.
+    ///
+    /// # Errors
+    /// The layer is missing or damaged, or the kernel refused.
+    pub fn make_ready(&self) -> io::Result<bool> {
+        self.make_ready_with(&mut None)
+    }
+
+    fn make_ready_with(&self, devices: &mut Option<LoopDevices>) -> io::Result<bool> {
+        if !self.is_linked() {
+            let found = std::fs::metadata(&self.tree).map_err(|error| named(&self.tree, &error))?;
+            let other = || named(&self.tree, &io::Error::from(io::ErrorKind::NotADirectory));
+            return if found.is_dir() { Ok(false) } else { Err(other()) };
+        }
+        // A file that is gone is still mounted until the next start of the machine.
+        let file = self.open()?;
+        if self.is_mounted() {
+            return Ok(false);
+        }
+        let _lock = self.lock()?;
+        if self.is_mounted() {
+            return Ok(false);
+        }
+        let devices = devices.get_or_insert_with(LoopDevices::read);
+        self.mount(&file, devices).map(|()| true)
+    }
+
+    fn open(&self) -> io::Result<File> {
+        let path = self.file();
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file =
+            rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| named(&path, &io::Error::from(error)))?;
+        let file = File::from(file);
+        if file.metadata().is_ok_and(|found| found.is_file()) {
+            return Ok(file);
+        }
+        Err(named(&path, &io::Error::other("it is not a regular file")))
+    }
+
+    /// Held while the layer is mounted, unmounted or replaced, so that no two processes do so at the same time.
+    fn lock(&self) -> io::Result<FileLock<OwnedFd>> {
+        let directory = open_directory(&self.directory)?;
+        rustix::fs::flock(&directory, FlockOperation::LockExclusive)?;
+        Ok(FileLock::new(directory))
+    }
+
+    fn mount(&self, file: &File, devices: &LoopDevices) -> io::Result<()> {
+        let path = self.file();
+        let failed = |error: io::Error| named(&path, &error);
+        // The device reads past the page cache of the file, which would hold everything a second time.
+        let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
+        let device = devices.shared(file, LAYER_DEVICE).map_err(failed)?;
+        let context = security_context(&self.directory);
+        let mount =
+            ErofsMount { source: device.path(), devices: &[], direct: false, context: context.as_deref() };
+        let mounted = mount_erofs(mount).map_err(|error| failed(error.into()))?;
+        let has_tree = rustix::fs::statat(&mounted, Path::new(TREE).file_name().unwrap_or_default(), AtFlags::SYMLINK_NOFOLLOW);
+        if !has_tree.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir()) {
+            return Err(failed(io::Error::other("it has no directory root: it is not the file of a layer")));
+        }
+        let point = self.directory.join(MOUNT_POINT);
+        match rustix::fs::mkdirat(CWD, &point, Mode::from_raw_mode(0o755)) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(named(&point, &error.into())),
+        }
+        move_mount(&mounted, "", CWD, &point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+            .map_err(|error| named(&point, &error.into()))
+    }
+
+    /// Makes a durable EROFS file on the same file system the layer's, mounts it, and puts the link in place of an empty directory,
+    /// durably. A file that the layer had before is replaced.
+    ///
+    /// # Errors
+    /// A system call failed; the layer is not complete.
+    pub fn place(&self, layer: &Path) -> io::Result<()> {
+        let lock = self.lock()?;
+        self.put_file(layer, &lock)?;
+        if !self.is_linked() {
+            make_link(&lock)?;
+            self.exchange(&lock)?;
+            // The link replaced an empty directory.
+            rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::REMOVEDIR)?;
+        }
+        rustix::fs::fsync(lock.as_fd())?;
+        Ok(())
+    }
+
+    fn put_file(&self, layer: &Path, directory: &OwnedFd) -> io::Result<()> {
+        rustix::fs::renameat(CWD, layer, directory, LAYER_FILE)?;
+        self.detach()?;
+        self.mount(&self.open()?, &LoopDevices::read())
+    }
+
+    /// Exchanges the tree for what has the name [`REPLACED`], in one step.
+    fn exchange(&self, directory: &OwnedFd) -> io::Result<()> {
+        let tree = self.tree.file_name().unwrap_or_default();
+        rustix::fs::renameat_with(directory, REPLACED, directory, tree, RenameFlags::EXCHANGE)?;
+        Ok(())
+    }
+
+    /// Makes an EROFS file the layer in place of its directory, whose files stay until no container uses them: see [`sweep`].
+    ///
+    /// # Errors
+    /// A system call failed; the layer is a directory still.
+    pub fn to_file(&self, layer: &Path) -> io::Result<()> {
+        let lock = self.lock()?;
+        self.put_file(layer, &lock)?;
+        make_link(&lock)?;
+        rustix::fs::fsync(lock.as_fd())?;
+        self.exchange(&lock)?;
+        rustix::fs::fsync(lock.as_fd())?;
+        Ok(())
+    }
+
+    /// Makes a durable directory on the same file system the layer in place of its EROFS file. Containers that run keep the mount.
+    ///
+    /// # Errors
+    /// A system call failed; the layer is an EROFS file still.
+    pub fn to_directory(&self, tree: &Path) -> io::Result<()> {
+        let lock = self.lock()?;
+        let _ = rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::empty());
+        rustix::fs::renameat(CWD, tree, lock.as_fd(), REPLACED)?;
+        rustix::fs::fsync(lock.as_fd())?;
+        self.exchange(&lock)?;
+        rustix::fs::fsync(lock.as_fd())?;
+        rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::empty())?;
+        rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty())?;
+        self.remove_mount()
+    }
+
+    /// Bytes on disk of the EROFS file; 0 if the layer is a directory.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        if !self.is_linked() {
+            return 0;
+        }
+        std::fs::symlink_metadata(self.file()).map_or(0, |found| found.blocks() * 512)
+    }
+
+    /// Unmounts what is mounted at the mount point, and keeps it for the containers that use it.
+    fn detach(&self) -> io::Result<()> {
+        let point = self.directory.join(MOUNT_POINT);
+        while self.is_mount_point()? {
+            unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(|error| named(&point, &error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if something is mounted at the mount point: it is on another device than its directory.
+    fn is_mount_point(&self) -> io::Result<bool> {
+        let point = self.directory.join(MOUNT_POINT);
+        match rustix::fs::lstat(&point) {
+            Ok(found) => Ok(found.st_dev != rustix::fs::lstat(&self.directory)?.st_dev),
+            Err(Errno::NOENT) => Ok(false),
+            Err(error) => Err(named(&point, &error.into())),
+        }
+    }
+
+    fn remove_mount(&self) -> io::Result<()> {
+        self.detach()?;
+        match std::fs::remove_dir(self.directory.join(MOUNT_POINT)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Returns the layers in `directory` whose trees have this name and which are EROFS files.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn linked_layers(directory: &Path, tree: &str) -> io::Result<Vec<LayerMount>> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        let layer = entry?.path();
+        let layer = LayerMount { tree: layer.join(tree), directory: layer };
+        if layer.is_linked() {
+            found.push(layer);
+        }
+    }
+    Ok(found)
+}
+
+/// Mounts the layers in `directory` that are EROFS files and not mounted. Needs nothing but the links and files.
+///
+/// # Errors
+/// The directory cannot be read.
+pub fn mount_all(directory: &Path, tree: &str) -> io::Result<MountedLayers> {
+    let layers = linked_layers(directory, tree)?;
+    let mut result = MountedLayers { layers: layers.len(), ..MountedLayers::default() };
+    let mut devices = None;
+    for layer in layers {
+        match layer.make_ready_with(&mut devices) {
+            Ok(mounted) => result.mounted += usize::from(mounted),
+            Err(error) => result.failed.push((layer.directory, error)),
+        }
+    }
+    Ok(result)
+}
+
+/// Unmounts the layers in `directory` whose files and trees were removed, and removes what is left of them. Removes directories that
+/// were replaced by EROFS files and that no container uses. Returns the number of layers that were unmounted.
+///
+/// # Errors
+/// The mounts cannot be read, or a system call failed.
+pub fn sweep(directory: &Path, tree: &str) -> io::Result<usize> {
+    let mut swept = 0;
+    let mut failed = None;
+    for mount in mounts_lenient()? {
+        let Some(layer) = mount.target.parent().filter(|layer| layer.parent() == Some(directory)) else { continue };
+        if mount.target.file_name() != Some(OsStr::new(MOUNT_POINT)) {
+            continue;
+        }
+        let layer = LayerMount { tree: layer.join(tree), directory: layer.to_owned() };
+        match layer.remove_replaced().and_then(|_| layer.sweep()) {
+            Ok(is_swept) => swept += usize::from(is_swept),
+            Err(error) => failed = Some(error),
+        }
+    }
+    failed.map_or(Ok(swept), Err)
+}
+
+impl LayerMount {
+    fn sweep(&self) -> io::Result<bool> {
+        let is_gone = |path: &Path| rustix::fs::lstat(path).is_err_and(|error| error == Errno::NOENT);
+        if !is_gone(&self.tree) || !is_gone(&self.file()) {
+            return Ok(false);
+        }
+        let lock = self.lock()?;
+        if !is_gone(&self.tree) || !is_gone(&self.file()) {
+            return Ok(false);
+        }
+        self.remove_mount()?;
+        drop(lock);
+        // The owner of the directory removes what else is in it.
+        let _ = std::fs::remove_dir(&self.directory);
+        Ok(true)
+    }
+
+    /// Removes the directory that the EROFS file replaced, if no overlay on this machine has this layer.
+    fn remove_replaced(&self) -> io::Result<()> {
+        let replaced = self.directory.join(REPLACED);
+        if !self.is_linked() || !std::fs::symlink_metadata(&replaced).is_ok_and(|found| found.is_dir()) {
+            return Ok(());
+        }
+        // The paths of an overlay may be relative.
+        let name = self.directory.file_name().map(Path::new).unwrap_or(&self.directory);
+        let tree = name.join(self.tree.file_name().unwrap_or_default());
+        if overlay_mounts()?.iter().any(|mount| mount.lower.iter().any(|lower| lower.ends_with(&tree))) {
+            return Ok(());
+        }
+        std::fs::remove_dir_all(replaced)
+    }
+}
+
+/// A directory of links to directories with layers, by which a start of the machine finds the layers that must be mounted.
+#[derive(Clone, Debug)]
+pub struct LayerRoots(PathBuf);
+
+impl LayerRoots {
+    /// The directory in the state of a program, whose root this is.
+    #[must_use]
+    pub fn of(root: &Path) -> Self {
+        Self(root.join("mounted-layers"))
+    }
+
+    /// Records a directory with layers, durably. `tree` is the name of their trees.
+    ///
+    /// # Errors
+    /// The link cannot be made.
+    pub fn record(&self, layers: &Path, tree: &str) -> io::Result<()> {
+        for number in 0_u32.. {
+            let link = self.0.join(format!("{tree}.{number}"));
+            match std::fs::read_link(&link) {
+                Ok(recorded) if recorded == layers => return Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    std::fs::create_dir_all(&self.0)?;
+                    match std::os::unix::fs::symlink(layers, &link) {
+                        // Another process records a directory.
+                        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => continue,
+                        made => made?,
+                    }
+                    return File::open(&self.0)?.sync_all();
+                }
+                Err(error) => return Err(named(&link, &error)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the recorded directories, each with the name of its trees.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn all(&self) -> io::Result<Vec<(PathBuf, String)>> {
+        let entries = match std::fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| named(&self.0, &error))?,
+        };
+        let mut found = Vec::new();
+        for entry in entries {
+            let link = entry?.path();
+            let tree = link.file_stem().and_then(OsStr::to_str).unwrap_or_default().to_owned();
+            found.push((std::fs::read_link(&link).map_err(|error| named(&link, &error))?, tree));
+        }
+        found.sort();
+        Ok(found)
+    }
+}
+
+/// Returns true if a process in another mount namespace can see mounts that this process makes below a directory: the mount that the
+/// directory is on is shared, and no slave of another one.
+///
+/// # Errors
+/// The mounts cannot be read.
+pub fn is_shared(directory: &Path) -> io::Result<bool> {
+    let directory = std::fs::canonicalize(directory)?;
+    let mounts = mounts_lenient()?;
+    let longest = mounts.iter().filter(|mount| directory.starts_with(&mount.target));
+    // Of several mounts at one path, the last one is seen.
+    let last = longest.max_by_key(|mount| mount.target.as_os_str().len());
+    Ok(last.is_some_and(|mount| mount.is_shared))
+}
+
+/// Makes the link under the name [`REPLACED`].
+fn make_link(directory: &OwnedFd) -> io::Result<()> {
+    match rustix::fs::symlinkat(TREE, directory, REPLACED) {
+        // An earlier attempt made it.
+        Err(Errno::EXIST) if rustix::fs::readlinkat(directory, REPLACED, Vec::new()).is_ok() => Ok(()),
+        made => Ok(made?),
+    }
+}
+
+/// Returns the security context of the files next to a layer, where SELinux is in use.
+fn security_context(directory: &Path) -> Option<String> {
+    if !Path::new("/sys/fs/selinux/enforce").exists() {
+        return None;
+    }
+    let mut value = vec![0; 512];
+    let length = rustix::fs::lgetxattr(directory, "security.selinux", &mut value[..]).ok()?;
+    let text = String::from_utf8(value[..length].to_vec()).ok()?;
+    Some(text.trim_end_matches('\0').to_owned())
+}
+
+fn open_directory(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    rustix::fs::open(path, flags, Mode::empty()).map_err(|error| named(path, &io::Error::from(error)))
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
