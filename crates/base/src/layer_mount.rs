@@ -147,10 +147,10 @@ impl LayerMount {
         let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
         let device = devices.shared(file, LAYER_DEVICE).map_err(failed)?;
         let context = security_context(&self.directory);
-        let mount =
-            ErofsMount { source: device.path(), devices: &[], direct: false, context: context.as_deref() };
+        let mount = ErofsMount { source: device.path(), devices: &[], direct: false, context: context.as_deref() };
         let mounted = mount_erofs(mount).map_err(|error| failed(error.into()))?;
-        let has_tree = rustix::fs::statat(&mounted, Path::new(TREE).file_name().unwrap_or_default(), AtFlags::SYMLINK_NOFOLLOW);
+        let has_tree =
+            rustix::fs::statat(&mounted, Path::new(TREE).file_name().unwrap_or_default(), AtFlags::SYMLINK_NOFOLLOW);
         if !has_tree.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir()) {
             return Err(failed(io::Error::other("it has no directory root: it is not the file of a layer")));
         }
@@ -237,7 +237,8 @@ impl LayerMount {
     fn detach(&self) -> io::Result<()> {
         let point = self.directory.join(MOUNT_POINT);
         while self.is_mount_point()? {
-            unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW).map_err(|error| named(&point, &error.into()))?;
+            unmount(&point, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW)
+                .map_err(|error| named(&point, &error.into()))?;
         }
         Ok(())
     }

@@ -43,11 +43,7 @@ struct KnownLayer {
 
 impl MountedLayers {
     pub(crate) fn new(snapshotter: &str, root: &Path) -> Self {
-        Self {
-            snapshotter: snapshotter.to_owned(),
-            snapshots: root.join(SNAPSHOTS),
-            known: Arc::default(),
-        }
+        Self { snapshotter: snapshotter.to_owned(), snapshots: root.join(SNAPSHOTS), known: Arc::default() }
     }
 
     /// Directory of the snapshots.

@@ -139,7 +139,9 @@ fn mounts_unseen(process: Option<i32>, root: &Path) -> Option<String> {
     }
     match base::layer_mount::is_shared(root) {
         Ok(true) => None,
-        Ok(false) => Some("mounts of this process are not seen by containerd: it needs bidirectional mount propagation".to_owned()),
+        Ok(false) => Some(
+            "mounts of this process are not seen by containerd: it needs bidirectional mount propagation".to_owned(),
+        ),
         Err(error) => Some(format!("the propagation of mounts is not known: {error}")),
     }
 }
@@ -202,7 +204,10 @@ impl FindRuntimeStore for Finder {
         }
         let why = if snapshotter.name == OVERLAYFS { self.why_no_files(&root).await } else { None };
         if let (Some(why), RuntimeLayers::Erofs) = (&why, &self.settings.form) {
-            return unsuited(format!("runtimeLayers is erofs, and EROFS files cannot be the layers of {}: {why}", root.display()));
+            return unsuited(format!(
+                "runtimeLayers is erofs, and EROFS files cannot be the layers of {}: {why}",
+                root.display()
+            ));
         }
         let Some(layout) = layout_of(&snapshotter.name, why.is_none()) else {
             return unsuited(format!("containerd's snapshotter is {}", snapshotter.name));

@@ -20,7 +20,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     let layer = File::open(&directory)?;
     let (limits, cancelled) = (Limits::default(), || false);
     let privileged = rustix::process::geteuid().is_root();
-    let options = UnpackOptions { limits: &limits, privileged, cancelled: &cancelled, write_back: None, hollow: false, nested: false };
+    let options = UnpackOptions {
+        limits: &limits,
+        privileged,
+        cancelled: &cancelled,
+        write_back: None,
+        hollow: false,
+        nested: false,
+    };
     let erofs = arguments.next().is_some_and(|form| form == "erofs");
     let mut tar = BufReader::with_capacity(256 << 10, File::open(tar)?);
     let begin = Instant::now();

@@ -120,8 +120,14 @@ fn layer(bytes: &[u8]) {
     let opened = File::open(directory.path()).expect("a directory opens");
     Shape::Erofs.begin(&opened.as_fd().try_clone_to_owned().expect("a descriptor")).expect("begins");
     let limits = limits();
-    let options =
-        UnpackOptions { limits: &limits, privileged: false, cancelled: &|| false, write_back: None, hollow: false, nested: false };
+    let options = UnpackOptions {
+        limits: &limits,
+        privileged: false,
+        cancelled: &|| false,
+        write_back: None,
+        hollow: false,
+        nested: false,
+    };
     let outcome = match unpack_erofs(&mut &sealed[..], opened.as_fd(), &options) {
         Ok(outcome) => outcome,
         Err(error) => {

@@ -225,12 +225,9 @@ mod tests {
 
     #[test]
     fn times_before_1970_count_from_the_second_below() {
-        for (seconds, nanos, text) in [
-            (0, 5, "0.000000005"),
-            (-1, 500_000_000, "-0.500000000"),
-            (-2, 0, "-2.000000000"),
-            (-2, 1, "-1.999999999"),
-        ] {
+        for (seconds, nanos, text) in
+            [(0, 5, "0.000000005"), (-1, 500_000_000, "-0.500000000"), (-2, 0, "-2.000000000"), (-2, 1, "-1.999999999")]
+        {
             assert_eq!(time(seconds, nanos), text);
         }
     }

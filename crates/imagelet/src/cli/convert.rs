@@ -99,8 +99,10 @@ pub(super) async fn run(app: &App, args: &Convert) -> Outcome {
     let request = ConvertRequest { to, images: args.images.clone() };
     let report = match app.images().await?.facts() {
         Some(runtime) => {
-            let report = runtime.convert_layers(&request).await.map_err(|error| Failure::call("convert layers", &error))?;
-            report.ok_or_else(|| Failure::failed("convert layers: the runtime's store takes layers of one form only"))?
+            let report =
+                runtime.convert_layers(&request).await.map_err(|error| Failure::call("convert layers", &error))?;
+            report
+                .ok_or_else(|| Failure::failed("convert layers: the runtime's store takes layers of one form only"))?
         }
         None => {
             let report = app.engine("convert").await?.convert_images(&request).await;

@@ -46,7 +46,9 @@ impl Store {
         snapshots(&["prepare", name, &top]);
         let merged = s.scratch.directory(name);
         let mount = snapshots(&["mounts", &merged.display().to_string(), name]);
-        let directories = directories_of(&mount);
+        // A layer that is an EROFS file is a link to its tree.
+        let resolved = |path: PathBuf| fs::canonicalize(&path).unwrap_or_else(|error| panic!("{path:?}: {error}"));
+        let directories: Vec<PathBuf> = directories_of(&mount).into_iter().map(resolved).collect();
         assert_eq!(directories.len(), layers.len(), "{mount}");
         run(tool("bash").args(["-c", &mount]));
         Self { containerd, layers: directories, merged }

@@ -39,13 +39,8 @@ mod tests {
             ("ext4", "/a/3/imagelet", false),
         ];
         for (kind, source, want) in cases {
-            let mount = Mount {
-                id: 40,
-                target: "/x".into(),
-                kind: kind.into(),
-                source: source.into(),
-                is_shared: false,
-            };
+            let mount =
+                Mount { id: 40, target: "/x".into(), kind: kind.into(), source: source.into(), is_shared: false };
             assert_eq!(is_ours(&mount), want, "{kind} {source}");
         }
     }

@@ -105,8 +105,7 @@ impl Store {
         let view = Arc::new(View::open(&layers));
         let mounts = Arc::new(Mounts::new(&layers, &view));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
-        let ingests =
-            Arc::new(Ingests::new(&maintenance, options.limits, shape, options.layer_format));
+        let ingests = Arc::new(Ingests::new(&maintenance, options.limits, shape, options.layer_format));
         let new_layers = NewLayers::of((shape, why_shape));
         let store = Self { catalog, content, layers, mounts, maintenance, ingests, new_layers };
         store.maintenance.sweep_at_open()?;

@@ -8,6 +8,7 @@ use std::path::Path;
 use testdisk::{Disk, Event, Image, Kind};
 
 use super::{Harbour, Pushed, differences};
+use crate::support::disk::share;
 use crate::support::process::{eventually, run, tool};
 use crate::support::random::Random;
 use crate::support::scene::Scene;
@@ -99,6 +100,7 @@ fn after_a_cut(record: &Record, end: usize, lost: Option<f64>, random: &mut Rand
 fn judge(h: &mut Harbour, record: &Record, end: usize, on: &Path, image: &Image, context: &str) {
     let mut mounted = image.mount().unwrap_or_else(|e| panic!("{context}: {e}"));
     mounted.attach(on).expect("it can be mounted");
+    share(on);
     h.containerd.start_again();
     for chain in h.committed() {
         let good = record.good.get(&chain).unwrap_or_else(|| panic!("{context}: a snapshot {chain}"));
@@ -136,6 +138,7 @@ fn no_snapshot_is_committed_without_its_files() {
     let on = s.scratch.directory("disk");
     let mut mounted = disk.mount().expect("it can be mounted");
     mounted.attach(&on).expect("it can be mounted there");
+    share(&on);
     let mut h = Harbour::on(s, on.clone());
     let record = record(&mut h, &disk, base);
     drop((mounted, disk));

@@ -32,6 +32,11 @@ fn runtime_layers() -> Vec<String> {
     if form.is_empty() { Vec::new() } else { vec!["--runtime-layers".to_owned(), form] }
 }
 
+/// Returns true if the layers in the stores of containerd are EROFS files: see [`runtime_layers`].
+pub(crate) fn are_files() -> bool {
+    runtime_layers().iter().any(|word| word == "erofs")
+}
+
 /// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Done {

@@ -32,13 +32,27 @@ impl Time {
             return Command::new(program);
         }
         let mut command = tool("unshare");
-        command.args(["--time", "--boottime", &up.to_string(), "--mount", "--fork", "--kill-child", "--"]);
+        // Mounts below shared ones are seen outside, as those of a service are.
+        let up = up.to_string();
+        command.args([
+            "--time",
+            "--boottime",
+            &up,
+            "--mount",
+            "--propagation",
+            "unchanged",
+            "--fork",
+            "--kill-child",
+            "--",
+        ]);
         if let Some(seconds) = self.booted {
             // Another name for another boot; the mount ends with its namespace.
             let id = format!("{seconds:08x}-0000-4000-8000-{:012x}", self.passed.unsigned_abs());
-            let script = "mount -t tmpfs none /mnt && echo $0 >/mnt/id && \
-                          mount --bind /mnt/id /proc/sys/kernel/random/boot_id && exec \"$@\"";
-            command.args(["/bin/sh", "-c", script, &id]);
+            let file = std::env::temp_dir().join(format!("imagelet-boot-{id}"));
+            fs::write(&file, format!("{id}\n")).expect("write the name of a boot");
+            let script = "mount --make-private /proc && \
+                          mount --bind \"$0\" /proc/sys/kernel/random/boot_id && exec \"$@\"";
+            command.args(["/bin/sh", "-c", script, &file.display().to_string()]);
         }
         command.arg(program);
         command

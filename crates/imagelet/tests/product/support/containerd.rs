@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::containerd_config::{self, Configured, configuration, program};
+use super::disk::share;
 use super::images::Blob;
 use super::network::write_pod_network;
 use super::process::{Daemon, eventually, need_root, run, signal, tool};
@@ -60,8 +61,9 @@ impl Containerd {
         if setup.pod_network {
             write_pod_network(&scratch.join("cni"), &scratch.network(), &scratch.join("addresses"));
         }
+        let root = setup.root.unwrap_or_else(|| shared_directory(&scratch, "root"));
         let text = configuration(&Configured {
-            root: &setup.root.unwrap_or_else(|| scratch.join("root")),
+            root: &root,
             home: scratch.path(),
             socket: &socket,
             certs: &certs,
@@ -187,6 +189,15 @@ impl Containerd {
         run(self.ctr().args(["images", "pull", "--hosts-dir"]).arg(&self.certs).arg(image));
         run(self.ctr().args(["images", "mount", image]).arg(on));
     }
+}
+
+/// A directory with a mount of its own, below which mounts are seen in other namespaces. The scratch removes the mount.
+#[track_caller]
+fn shared_directory(scratch: &Scratch, name: &str) -> PathBuf {
+    let directory = scratch.directory(name);
+    run(tool("mount").arg("--bind").arg(&directory).arg(&directory));
+    share(&directory);
+    directory
 }
 
 #[track_caller]

@@ -49,8 +49,15 @@ impl LoopFs {
         run(make.arg(&image));
         let mountpoint = scratch.directory(name);
         run(tool("mount").args(["-t", self.kind, "-o", "loop"]).arg(&image).arg(&mountpoint));
+        share(&mountpoint);
         mountpoint
     }
+}
+
+/// Has mounts below this one seen in all namespaces of mounts that are made from now on, as on a machine with systemd.
+#[track_caller]
+pub(crate) fn share(mountpoint: &Path) {
+    run(tool("mount").arg("--make-shared").arg(mountpoint));
 }
 
 /// Bytes and inodes of a file system.

@@ -89,7 +89,8 @@ impl Layer {
     pub(crate) fn unpack_unconfined(&self, tar: &[u8], stepwise: bool) -> Result<UnpackOutcome, UnpackError> {
         let dir = File::open(self.path()).unwrap();
         let (limits, cancelled) = (&self.limits, &|| false);
-        let options = UnpackOptions { limits, privileged: true, cancelled, write_back: None, hollow: false, nested: false };
+        let options =
+            UnpackOptions { limits, privileged: true, cancelled, write_back: None, hollow: false, nested: false };
         let beneath = if stepwise { Beneath::stepwise() } else { Beneath::default() };
         unpack_beneath(&mut &tar[..], dir.as_fd(), &options, beneath)
     }
