@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-const FILES: [&str; 6] = ["types", "introspection", "leases", "content", "snapshots", "images"];
+const FILES: [&str; 7] = ["types", "introspection", "leases", "content", "snapshots", "images", "events"];
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=proto");

@@ -104,8 +104,8 @@ impl LayerMount {
 
     fn make_ready_with(&self, devices: &mut Option<LoopDevices>) -> io::Result<bool> {
         if !self.is_linked() {
-            let found = std::fs::metadata(&self.tree).map_err(|error| named(&self.tree, &error))?;
-            let other = || named(&self.tree, &io::Error::from(io::ErrorKind::NotADirectory));
+            let found = std::fs::symlink_metadata(&self.tree).map_err(|error| named(&self.tree, &error))?;
+            let other = || named(&self.tree, &io::Error::other("it is neither a directory nor the link to a layer"));
             return if found.is_dir() { Ok(false) } else { Err(other()) };
         }
         // A file that is gone is still mounted until the next start of the machine.
@@ -174,8 +174,11 @@ impl LayerMount {
         if !self.is_linked() {
             make_link(&lock)?;
             self.exchange(&lock)?;
-            // The link replaced an empty directory.
-            rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::REMOVEDIR)?;
+            // The link replaced an empty directory, or another link.
+            match rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::REMOVEDIR) {
+                Err(Errno::NOTDIR) => rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::empty())?,
+                removed => removed?,
+            }
         }
         rustix::fs::fsync(lock.as_fd())?;
         Ok(())

@@ -71,6 +71,10 @@ impl Client {
             .max_decoding_message_size(MAX_MESSAGE_BYTES)
     }
 
+    pub(crate) fn events(&self) -> pb::events::events_client::EventsClient<Service> {
+        pb::events::events_client::EventsClient::new(self.service()).max_decoding_message_size(MAX_MESSAGE_BYTES)
+    }
+
     pub(crate) fn leases(&self) -> pb::leases::leases_client::LeasesClient<Service> {
         pb::leases::leases_client::LeasesClient::new(self.service()).max_decoding_message_size(MAX_MESSAGE_BYTES)
     }

@@ -12,6 +12,7 @@ mod content;
 mod decodable;
 mod deposit;
 mod error;
+mod events;
 mod filter;
 mod handlers;
 mod images;

@@ -6,7 +6,7 @@ mod generated {
 }
 
 pub(crate) use generated::containerd::services::{
-    content::v1 as content, images::v1 as images, introspection::v1 as introspection, leases::v1 as leases,
-    snapshots::v1 as snapshots,
+    content::v1 as content, events::v1 as events, images::v1 as images, introspection::v1 as introspection,
+    leases::v1 as leases, snapshots::v1 as snapshots,
 };
 pub(crate) use generated::containerd::types;

@@ -312,6 +312,10 @@ impl RuntimeStore for ContainerdStore {
             && self.mounted.are_ready(&self.client, chain_id).await?)
     }
 
+    async fn removal(&self) -> cri_api::Result<()> {
+        Ok(self.client.removal().await?)
+    }
+
     async fn sweep(&self) -> cri_api::Result<()> {
         let failed = |error| of_system("unmount the layers of removed images in", self.mounted.snapshots(), &error);
         self.mounted.sweep().await.map_err(failed)

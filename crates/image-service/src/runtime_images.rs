@@ -33,6 +33,10 @@ use crate::runtime_records;
 
 /// How long it is believed that the runtime is set up as it was.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
+/// Longest pause between two sweeps of the mounts of layers.
+const TEND_EVERY: Duration = Duration::from_secs(30);
+/// Pause between the report of a removal and the sweep.
+const AFTER_REMOVAL: Duration = Duration::from_secs(1);
 /// Most processes that pull into one runtime's store at the same time.
 const WORKPLACES: u32 = 16;
 /// Most reasons that are warned of: some have a word of the image in them.
@@ -144,13 +148,27 @@ impl RuntimeImages {
         opened.sweep(false).await;
     }
 
-    /// Mounts layers that are files and not mounted, and unmounts those that the runtime has removed. To be called now and then.
+    /// Mounts layers that are files and not mounted, and unmounts those that the runtime has removed: at once, when the runtime reports
+    /// a removal, and periodically. Does not return. For a process that stays.
     pub async fn tend_layers(&self) {
-        let found = self.find(&mut *self.state.lock().await).await;
-        if let Ok(StoreDetection::Fillable(store)) = found
-            && let Err(error) = store.sweep().await
-        {
-            tracing::warn!(%error, "layers of removed images stay mounted until the next sweep");
+        loop {
+            let found = self.find(&mut *self.state.lock().await).await;
+            let Ok(StoreDetection::Fillable(store)) = found else {
+                tokio::time::sleep(TEND_EVERY).await;
+                continue;
+            };
+            if let Err(error) = store.sweep().await {
+                tracing::warn!(%error, "layers of removed images stay mounted until the next sweep");
+            }
+            match tokio::time::timeout(TEND_EVERY, store.removal()).await {
+                // The files are removed after the record.
+                Ok(Ok(())) => tokio::time::sleep(AFTER_REMOVAL).await,
+                Ok(Err(error)) => {
+                    tracing::debug!(%error, "removals are not reported");
+                    tokio::time::sleep(TEND_EVERY).await;
+                }
+                Err(_) => {}
+            }
         }
     }
 

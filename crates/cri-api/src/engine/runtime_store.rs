@@ -82,6 +82,14 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// The runtime did not answer.
     async fn has_layers(&self, chain_id: &str) -> Result<bool>;
 
+    /// Returns after the runtime has removed images or layers, for whichever client. A removal before the call does not count.
+    ///
+    /// # Errors
+    /// The runtime does not report removals.
+    async fn removal(&self) -> Result<()> {
+        std::future::pending().await
+    }
+
     /// Frees what is left of layers that the runtime removed.
     ///
     /// # Errors

@@ -19,8 +19,6 @@ use crate::exit::{Code, Failure, Outcome, chain, code_of};
 
 /// Pause between two sweeps of pulls' leftovers in the runtime's store.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
-/// Pause between two sweeps of the mounts of layers that the runtime has removed.
-const TEND_LAYERS_EVERY: Duration = Duration::from_secs(30);
 
 type Connected = (Arc<dyn ImageService>, Option<Arc<RuntimeImages>>);
 
@@ -104,11 +102,5 @@ pub(super) async fn tend(runtime: &RuntimeImages, stop: &CancellationToken) {
             runtime.sweep().await;
         }
     };
-    let layers = async {
-        loop {
-            runtime.tend_layers().await;
-            tokio::time::sleep(TEND_LAYERS_EVERY).await;
-        }
-    };
-    stop.run_until_cancelled(futures::future::join(sweeps, layers)).await;
+    stop.run_until_cancelled(async { tokio::join!(sweeps, runtime.tend_layers()) }).await;
 }

@@ -14,6 +14,7 @@ use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, connect_image_service};
 
 use super::tree::compared;
+use crate::support::cli::are_files;
 use crate::support::containerd::Setup;
 use crate::support::containerd_config;
 use crate::support::images::{self, Layer, Packing};
@@ -99,7 +100,10 @@ fn differences(s: &Scene, layers: &[Layer]) -> Vec<String> {
             found.push(format!("layer {number}: marks of overlayfs: {left_marks:?} | {right_marks:?}"));
         }
         let lines = compared(&read(left), &read(right));
-        found.extend(lines.into_iter().map(|line| format!("layer {number}: {line}")));
+        // Whiteouts of a layer that is an EROFS file are one inode.
+        let counts =
+            |line: &String| !(are_files() && [": links: ", ": same file: "].iter().any(|part| line.contains(part)));
+        found.extend(lines.into_iter().filter(counts).map(|line| format!("layer {number}: {line}")));
     }
     let merged = compared(&read(&ours.merged), &read(&theirs.merged));
     found.extend(merged.into_iter().map(|line| format!("merged: {line}")));

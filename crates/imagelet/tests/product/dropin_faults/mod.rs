@@ -3,6 +3,7 @@
 
 mod full;
 mod kills;
+mod mounted;
 mod origins;
 mod others;
 mod power;

@@ -67,6 +67,8 @@ fn mounts(below: &[PathBuf]) -> BTreeSet<String> {
     let points = all.lines().filter_map(|line| line.split(' ').nth(4));
     // Layers of images, which containerd's erofs snapshotter keeps mounted as long as the image exists.
     let points = points.filter(|point| !point.contains("/io.containerd.snapshotter.v1.erofs/snapshots/"));
+    // Those of imagelet, likewise.
+    let points = points.filter(|point| fs::read_link(Path::new(point).with_file_name("fs")).is_err());
     points.filter(|point| below.iter().any(|dir| Path::new(point).starts_with(dir))).map(str::to_owned).collect()
 }
 
