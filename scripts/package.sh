@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-# Bytes that a release program may have at most, stripped (docs/decisions/0090-small-by-default.md).
+# Bytes that a release program may have at most, stripped (docs/decisions/0103-small-except-decoders.md).
 largest=$((40 * 1000 * 1000))
 
 output=$PWD/target/packages program= fast=() # --fast compresses less, for tests

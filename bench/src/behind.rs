@@ -13,7 +13,7 @@ use crate::figures::median;
 use crate::lab::Lab;
 use crate::output::say;
 use crate::proc;
-use crate::runtimes::{BUSYBOX, Programs, RuntimeUnderTest};
+use crate::runtimes::{BUSYBOX, Programs, Puller, RuntimeUnderTest};
 use crate::table::seconds;
 
 /// Images that are measured where the caller names none: the ones whose pulls differ most.
@@ -25,8 +25,8 @@ pub(crate) struct StartSample {
     image: String,
     version: String,
     snapshotter: &'static str,
-    /// True if imagelet's engine pulled.
-    engine: bool,
+    /// The program that pulled, and the form of its layers.
+    puller: Puller,
     /// Seconds of PullImage.
     pull: f64,
     /// Seconds from the call of PullImage to the answer of StartContainer.
@@ -49,8 +49,8 @@ pub(crate) fn run(
     let mut runtimes = Vec::new();
     for programs in programs(lab, containerds)? {
         for &snapshotter in programs.snapshotters() {
-            for binary in [None, Some(imagelet)] {
-                let runtime = RuntimeUnderTest::start(lab, &tokio, &programs, snapshotter, binary)
+            for &puller in Puller::all(snapshotter) {
+                let runtime = RuntimeUnderTest::start(lab, &tokio, &programs, snapshotter, imagelet, puller)
                     .with_context(|| format!("containerd {} with {snapshotter}", programs.version))?;
                 runtimes.push(runtime);
             }
@@ -66,9 +66,9 @@ pub(crate) fn run(
                 let sample = one(lab, &tokio, runtime, image).with_context(|| {
                     format!("{image} on containerd {} with {}", runtime.version, runtime.snapshotter)
                 })?;
-                let by = if sample.engine { " with the engine" } else { "" };
+                let by = sample.puller.name(sample.snapshotter);
                 line += &format!(
-                    " {} {}{by} {} s, {} s;",
+                    " {} {} {by} {} s, {} s;",
                     sample.version,
                     sample.snapshotter,
                     seconds(sample.pull),
@@ -138,7 +138,7 @@ fn one(
         image: image.to_owned(),
         version: runtime.version.clone(),
         snapshotter: runtime.snapshotter,
-        engine: runtime.imagelet().is_some(),
+        puller: runtime.puller,
         pull,
         start,
         cpu: [after[0] - before[0], after[1] - before[1]],
@@ -161,7 +161,7 @@ impl BehindRow<'_> {
 /// A table for each image.
 fn table(samples: &[StartSample]) -> String {
     let mut rows: Vec<BehindRow<'_>> = Vec::new();
-    let key = |s: &StartSample| (s.image.clone(), s.version.clone(), s.snapshotter, s.engine);
+    let key = |s: &StartSample| (s.image.clone(), s.version.clone(), s.snapshotter, s.puller);
     for sample in samples {
         match rows.iter_mut().find(|row| key(row.first) == key(sample)) {
             Some(row) => row.of.push(sample),
@@ -189,7 +189,7 @@ fn table(samples: &[StartSample]) -> String {
             let wanted = (row.first.image.clone(), row.first.version.clone(), snapshotter.to_owned());
             rows.iter().find(|other| {
                 let has = (other.first.image.clone(), other.first.version.clone(), other.first.snapshotter.to_owned());
-                has == wanted && !other.first.engine
+                has == wanted && other.first.puller == Puller::Containerd
             })
         };
         let ratio = |of: &dyn Fn(&StartSample) -> f64, snapshotter: &str, shown: bool| {
@@ -198,16 +198,17 @@ fn table(samples: &[StartSample]) -> String {
         };
         let (pull, start) = (|s: &StartSample| s.pull, |s: &StartSample| s.start);
         let erofs = row.first.snapshotter != "overlayfs";
+        let is_engine = row.first.puller != Puller::Containerd;
         let _ = writeln!(
             out,
             "| {} | {} | {} | {} | {} | {} | {} | {}, {} | {} | {:.0}, {:.0} |",
             row.first.version,
             row.first.snapshotter,
-            if row.first.engine { "imagelet" } else { "containerd" },
+            row.first.puller.name(row.first.snapshotter),
             seconds(row.middle(pull)),
-            ratio(&pull, row.first.snapshotter, row.first.engine),
+            ratio(&pull, row.first.snapshotter, is_engine),
             seconds(row.middle(start)),
-            ratio(&start, row.first.snapshotter, row.first.engine),
+            ratio(&start, row.first.snapshotter, is_engine),
             seconds(row.middle(|s| s.cpu[0])),
             seconds(row.middle(|s| s.cpu[1])),
             ratio(&pull, "overlayfs", erofs),

@@ -14,7 +14,7 @@ use crate::figures::median;
 use crate::lab::Lab;
 use crate::output::say;
 use crate::proc::kib_of;
-use crate::runtimes::{BUSYBOX, RuntimeUnderTest};
+use crate::runtimes::{BUSYBOX, Puller, RuntimeUnderTest};
 use crate::session::program;
 use crate::table::seconds;
 
@@ -29,20 +29,23 @@ pub(crate) fn run(lab: &Lab, imagelet: &Path, containerds: &[PathBuf], images: &
     let mut out = format!(
         "{TEN} containers of one image that imagelet's engine pulled. *Reading* is `cat` of all files in one container after the other, \
          beginning with nothing in memory; memory is the growth of the page cache since then.\n\n\
-         | image | containerd | snapshotter | start of the first (s) | median start (s) | reading, first (s) | reading, median of the others (s) \
+         | image | containerd | snapshotter | pulled by | start of the first (s) | median start (s) | reading, first (s) | reading, median of the others (s) \
          | cache after one (MiB) | cache after all (MiB) | removal of all (s) |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n"
+         |---|---|---|---|---|---|---|---|---|---|---|\n"
     );
     for programs in programs(lab, containerds)? {
         for &snapshotter in programs.snapshotters() {
-            let runtime = RuntimeUnderTest::start(lab, &tokio, &programs, snapshotter, Some(imagelet))?;
-            for image in images.iter().filter(|image| SHOWN.contains(&image.as_str())) {
-                let row = one(lab, &tokio, &runtime, image)
-                    .with_context(|| format!("{image} on containerd {} with {snapshotter}", programs.version))?;
-                let _ = writeln!(out, "| {image} | {} | {snapshotter} | {row} |", programs.version);
-                say(&format!("{image} on containerd {} with {snapshotter}: {row}", programs.version));
+            for &puller in &Puller::all(snapshotter)[1..] {
+                let runtime = RuntimeUnderTest::start(lab, &tokio, &programs, snapshotter, imagelet, puller)?;
+                let by = puller.name(snapshotter);
+                for image in images.iter().filter(|image| SHOWN.contains(&image.as_str())) {
+                    let row = one(lab, &tokio, &runtime, image)
+                        .with_context(|| format!("{image} on containerd {} with {snapshotter}", programs.version))?;
+                    let _ = writeln!(out, "| {image} | {} | {snapshotter} | {by} | {row} |", programs.version);
+                    say(&format!("{image} on containerd {} with {snapshotter}, {by}: {row}", programs.version));
+                }
+                runtime.end(lab, &tokio)?;
             }
-            runtime.end(lab, &tokio)?;
         }
     }
     Ok(out)

@@ -16,6 +16,7 @@ use cri_grpc::Endpoint;
 use cri_grpc::client::{
     ClientOptions, RemoteImageService, RemoteRuntimeService, connect_image_service, connect_runtime_service,
 };
+use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use crate::lab::Lab;
@@ -77,6 +78,37 @@ fn version_of(said: &str) -> Option<String> {
     Some(word[..end].to_owned()).filter(|version| version.contains('.'))
 }
 
+/// The program that pulls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Puller {
+    Containerd,
+    /// imagelet's engine, which puts directories into the snapshotter overlayfs.
+    Directories,
+    /// imagelet's engine, which puts EROFS files there.
+    Files,
+}
+
+impl Puller {
+    /// The pullers that differ with a snapshotter.
+    pub(crate) fn all(snapshotter: &str) -> &'static [Self] {
+        match snapshotter {
+            "overlayfs" => &[Self::Containerd, Self::Directories, Self::Files],
+            _ => &[Self::Containerd, Self::Directories],
+        }
+    }
+
+    /// Name in tables.
+    pub(crate) fn name(self, snapshotter: &str) -> &'static str {
+        match (self, snapshotter) {
+            (Self::Containerd, _) => "containerd",
+            (Self::Directories, "overlayfs") => "imagelet, directories",
+            (Self::Files, _) => "imagelet, EROFS files",
+            (Self::Directories, _) => "imagelet",
+        }
+    }
+}
+
 /// imagelet's image service before a containerd.
 struct Front {
     pid: u32,
@@ -87,6 +119,7 @@ struct Front {
 pub(crate) struct RuntimeUnderTest {
     pub(crate) version: String,
     pub(crate) snapshotter: &'static str,
+    pub(crate) puller: Puller,
     pub(crate) pid: u32,
     ctr: CtrCommand,
     images: RemoteImageService,
@@ -106,19 +139,24 @@ struct CtrCommand {
 }
 
 impl RuntimeUnderTest {
-    /// Starts a containerd over a directory of the disk, imagelet before it if a program is given, and a sandbox.
+    /// Starts a containerd over a directory of the disk, imagelet before it if it pulls, and a sandbox.
     pub(crate) fn start(
         lab: &Lab,
         tokio: &Runtime,
         programs: &Programs,
         snapshotter: &'static str,
-        imagelet: Option<&Path>,
+        imagelet: &Path,
+        puller: Puller,
     ) -> anyhow::Result<Self> {
         let name = format!(
             "{}{}{}",
             programs.version.replace('.', ""),
             &snapshotter[..1],
-            if imagelet.is_some() { "i" } else { "" }
+            match puller {
+                Puller::Containerd => "",
+                Puller::Directories => "i",
+                Puller::Files => "f",
+            }
         );
         let home = lab.session.work.join(&name);
         let socket = home.join("c.sock");
@@ -168,13 +206,15 @@ impl RuntimeUnderTest {
             images.pull_image(PullImageRequest::new(lab.reference("pause"))).await?;
             service.run_pod_sandbox(&config, "").await
         })?;
-        let front = match imagelet {
-            Some(binary) => Some(front(lab, tokio, binary, &home, &root, &endpoint)?),
-            None => None,
+        let front = match puller {
+            Puller::Containerd => None,
+            Puller::Directories => Some(front(lab, tokio, (imagelet, "dir"), &home, &root, &endpoint)?),
+            Puller::Files => Some(front(lab, tokio, (imagelet, "erofs"), &home, &root, &endpoint)?),
         };
         let mut runtime = Self {
             version: programs.version.clone(),
             snapshotter,
+            puller,
             pid,
             ctr,
             images,
@@ -280,7 +320,14 @@ impl RuntimeUnderTest {
 pub(crate) const BUSYBOX: &str = "/busybox-of-imagelet-bench";
 
 /// Starts imagelet before a containerd. A program without the flag of the engine passes pulls on, and is measured all the same.
-fn front(lab: &Lab, tokio: &Runtime, binary: &Path, home: &Path, root: &Path, behind: &str) -> anyhow::Result<Front> {
+fn front(
+    lab: &Lab,
+    tokio: &Runtime,
+    (binary, layers): (&Path, &str),
+    home: &Path,
+    root: &Path,
+    behind: &str,
+) -> anyhow::Result<Front> {
     let help = lab.session.output(program(binary, home).args(["help", "settings"]))?;
     let endpoint = format!("unix://{}/i.sock", home.display());
     let mut serve = program("sh", home);
@@ -292,6 +339,9 @@ fn front(lab: &Lab, tokio: &Runtime, binary: &Path, home: &Path, root: &Path, be
         serve.args(["--pull-engine", "embedded"]);
     } else {
         crate::output::say("this imagelet has no --pull-engine: it passes every pull on to containerd");
+    }
+    if help.contains("--runtime-layers") {
+        serve.args(["--runtime-layers", layers]);
     }
     let (pid, _) = lab.session.daemon(serve.args(["serve", "--listen", &endpoint]), "/i.sock")?;
     let at = Endpoint::parse(&endpoint).context("imagelet's endpoint")?;

@@ -56,7 +56,8 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-containerd",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api"],
+        // A layer that is an EROFS file gets the attributes of the root of containers when it is placed.
+        uses: &["imagelet-base", "imagelet-erofs", "imagelet-oci", "imagelet-cri-api"],
         never_reaches: &["reqwest", "redb", "axum", "imagelet-store", "imagelet-registry"],
         reason: "containerd speaks containerd's API; what is pulled, and from where, is decided above it",
         ..ALONE

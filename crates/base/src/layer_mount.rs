@@ -34,7 +34,7 @@ const TREE: &str = "mnt/root";
 /// Name of the link before it is exchanged for a directory, and of that directory afterwards.
 const REPLACED: &str = "fs.replaced";
 /// Type of EROFS in statfs(2).
-const EROFS_MAGIC: u64 = 0xe0f5_e1e2;
+const EROFS_MAGIC: rustix::fs::FsWord = 0xe0f5_e1e2;
 
 /// A layer that can be an EROFS file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +60,16 @@ impl LayerMount {
     #[must_use]
     pub fn of(tree: &Path) -> Option<Self> {
         Some(Self { directory: tree.parent()?.to_owned(), tree: tree.to_owned() })
+    }
+
+    /// Makes a damaged layer unusable: its images count as absent until a pull repairs it. Containers that run keep the mount.
+    ///
+    /// # Errors
+    /// The file cannot be removed.
+    pub fn discard(&self) -> io::Result<()> {
+        let _lock = self.lock()?;
+        std::fs::remove_file(self.file()).map_err(|error| named(&self.file(), &error))?;
+        self.detach()
     }
 
     /// Path of the EROFS file.
@@ -89,9 +99,7 @@ impl LayerMount {
     /// Returns true if the file is mounted.
     #[must_use]
     pub fn is_mounted(&self) -> bool {
-        // The type of statfs has another sign and width on other machines.
-        #[allow(clippy::cast_sign_loss, clippy::allow_attributes, reason = "a bit pattern")]
-        rustix::fs::statfs(self.directory.join(TREE)).is_ok_and(|found| found.f_type as u64 == EROFS_MAGIC)
+        rustix::fs::statfs(self.directory.join(TREE)).is_ok_and(|found| found.f_type == EROFS_MAGIC)
     }
 
     /// Mounts the layer if it is an EROFS file that is not mounted. Returns true if it was mounted now.
@@ -187,7 +195,10 @@ impl LayerMount {
     fn put_file(&self, layer: &Path, directory: &OwnedFd) -> io::Result<()> {
         rustix::fs::renameat(CWD, layer, directory, LAYER_FILE)?;
         self.detach()?;
-        self.mount(&self.open()?, &LoopDevices::read())
+        let file = self.open()?;
+        // Only a file with another name can be mounted already.
+        let devices = if file.metadata()?.nlink() > 1 { LoopDevices::read() } else { LoopDevices::none() };
+        self.mount(&file, &devices)
     }
 
     /// Exchanges the tree for what has the name [`REPLACED`], in one step.

@@ -157,6 +157,12 @@ impl LoopDevices {
         Self(devices.filter_map(shows).collect())
     }
 
+    /// A table without devices: every file gets a new one.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(Vec::new())
+    }
+
     /// A device of ours that shows this file already, or a new one: see [`LoopDevice::shared`].
     ///
     /// # Errors

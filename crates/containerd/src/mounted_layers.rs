@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 use base::layer_mount::{self, LayerMount};
 use base::lock::Mutex;
+use cri_api::engine::runtime_store::DamagedLayer;
+use erofs::Reader;
 
 use crate::{Client, Result, Snapshot, labels};
 
@@ -157,6 +159,23 @@ impl MountedLayers {
         Ok(())
     }
 
+    /// Returns the layers whose files are missing or damaged, or which cannot be mounted.
+    pub(crate) async fn damaged_files(&self, repair: bool) -> io::Result<Vec<DamagedLayer>> {
+        let snapshots = self.snapshots.clone();
+        let check = move || {
+            let mut damaged = Vec::new();
+            for layer in layer_mount::linked_layers(&snapshots, TREE)? {
+                let Err(error) = check(&layer) else { continue };
+                if repair && layer.file().exists() {
+                    layer.discard()?;
+                }
+                damaged.push(DamagedLayer { file: layer.file(), why: error.to_string() });
+            }
+            Ok(damaged)
+        };
+        tokio::task::spawn_blocking(check).await.map_err(io::Error::other).flatten()
+    }
+
     /// Bytes on disk and number of the files of all layers.
     pub(crate) async fn usage(&self) -> io::Result<(u64, u64)> {
         let snapshots = self.snapshots.clone();
@@ -166,6 +185,17 @@ impl MountedLayers {
         };
         tokio::task::spawn_blocking(usage).await.map_err(io::Error::other)?
     }
+}
+
+/// Checks everything of a layer's file but the content of files, and mounts it if it is not mounted.
+fn check(layer: &LayerMount) -> io::Result<()> {
+    let file = std::fs::File::open(layer.file())?;
+    let reader = Reader::open(&file)?;
+    if !reader.is_nested() {
+        return Err(io::Error::other("its tree is at the top of the file"));
+    }
+    reader.check()?;
+    layer.make_ready().map(drop)
 }
 
 /// Returns true for the name of a snapshot's directory. A label is a text from outside.

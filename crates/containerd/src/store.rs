@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use base::layer_mount::LayerRoots;
 use base::lock::Mutex;
 use cri_api::engine::runtime_store::{
-    Deposit, FindRuntimeStore, HandlerStore, NamedImage, RuntimeRecord, RuntimeStore, StackedLayer, StoreDetection,
-    UnfinishedDeposit, UnpackedForm,
+    DamagedLayer, Deposit, FindRuntimeStore, HandlerStore, NamedImage, RuntimeRecord, RuntimeStore, StackedLayer,
+    StoreDetection, UnfinishedDeposit, UnpackedForm,
 };
 use cri_api::{FsInfo, RuntimeService};
 use futures::future::{try_join, try_join_all};
@@ -319,6 +319,11 @@ impl RuntimeStore for ContainerdStore {
     async fn sweep(&self) -> cri_api::Result<()> {
         let failed = |error| of_system("unmount the layers of removed images in", self.mounted.snapshots(), &error);
         self.mounted.sweep().await.map_err(failed)
+    }
+
+    async fn damaged_layers(&self, repair: bool) -> cri_api::Result<Vec<DamagedLayer>> {
+        let failed = |error| of_system("check the layers in", self.mounted.snapshots(), &error);
+        self.mounted.damaged_files(repair).await.map_err(failed)
     }
 
     async fn uncounted_usage(&self) -> cri_api::Result<(u64, u64)> {

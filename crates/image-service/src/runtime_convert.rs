@@ -1,5 +1,5 @@
 //! [`convert`]: the layers of images in a runtime's store, converted from directories to EROFS files or back while containers run. Each
-//! layer is written anew from its own files, in a store next to the runtime's, and takes its place in one step. [`crate::RuntimeImages`]
+//! layer is written again from its own files, in a store next to the runtime's, and takes its place in one step. [`crate::RuntimeImages`]
 //! calls it.
 
 use std::collections::BTreeMap;

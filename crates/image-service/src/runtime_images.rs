@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::engine::runtime_store::{
-    FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection, UnpackedForm,
+    DamagedLayer, FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection, UnpackedForm,
 };
 use cri_api::engine::{ConvertReport, ConvertRequest, ImageLayers};
 use cri_api::{
@@ -370,6 +370,13 @@ impl RuntimeImageFacts for RuntimeImages {
         match self.choice().await {
             Ok(choice) => choice.to_string(),
             Err(error) => format!("not known at the moment: {error}"),
+        }
+    }
+
+    async fn damaged_layers(&self, repair: bool) -> Result<Option<Vec<DamagedLayer>>> {
+        match self.find(&mut *self.state.lock().await).await? {
+            StoreDetection::Fillable(store) => store.damaged_layers(repair).await.map(Some),
+            StoreDetection::Unsuited(_) => Ok(None),
         }
     }
 

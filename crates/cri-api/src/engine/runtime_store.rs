@@ -98,6 +98,14 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// Checks layers that are files of ours: see [`RuntimeImageFacts::damaged_layers`].
+    ///
+    /// # Errors
+    /// The directory of the store cannot be read, or a damaged layer cannot be removed.
+    async fn damaged_layers(&self, _repair: bool) -> Result<Vec<DamagedLayer>> {
+        Ok(Vec::new())
+    }
+
     /// Returns the bytes on disk of layers that the runtime does not count, and the number of their files.
     ///
     /// # Errors
@@ -204,11 +212,28 @@ pub trait RuntimeImageFacts: Send + Sync {
     /// The runtime did not answer.
     async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>>;
 
+    /// Returns the layers whose files are damaged, each with the reason. With `repair`, their images count as absent from now on, so that
+    /// the next pull repairs them. The content of files has no checksum, and is not checked. `None` if no layers of the runtime are files
+    /// of ours.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or the directory of its layers cannot be read.
+    async fn damaged_layers(&self, repair: bool) -> Result<Option<Vec<DamagedLayer>>>;
+
     /// Converts the layers of images to another form, while containers run. Returns `None` if the runtime's store takes one form only.
     ///
     /// # Errors
     /// The runtime did not answer. Layers converted so far stay converted.
     async fn convert_layers(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>>;
+}
+
+/// A layer whose file is damaged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedLayer {
+    /// Path of the file.
+    pub file: PathBuf,
+    /// The reason.
+    pub why: String,
 }
 
 /// A record of an image: a name and its target.

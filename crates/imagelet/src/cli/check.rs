@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use agent::api::gc::NamedImage;
+use cri_api::engine::runtime_store::DamagedLayer;
 use cri_api::engine::{
     CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
 };
@@ -139,16 +140,19 @@ impl Report for Checked {
 pub(super) async fn run(app: &App, args: &Check) -> Outcome {
     let request = CheckRequest { repair: args.repair, deep: args.deep, since_unclean_only: false };
     let images = app.images().await?;
-    let hidden = match images.facts() {
+    let failed = |error| Failure::call("check the store", &error);
+    let of_runtime = match images.facts() {
         Some(facts) => {
-            facts.hidden_records(args.repair).await.map_err(|error| Failure::call("check the store", &error))?
+            let hidden = facts.hidden_records(args.repair).await.map_err(failed)?;
+            let damaged = facts.damaged_layers(args.repair).await.map_err(failed)?;
+            hidden.map(|hidden| (hidden, damaged.unwrap_or_default()))
         }
         None => None,
     };
     // Names first: a repair may remove them.
     let names: BTreeMap<String, Vec<String>> = app.collector().await?.names().await.unwrap_or_default();
-    let report = match hidden {
-        Some(hidden) => of_records(hidden, args.repair),
+    let report = match of_runtime {
+        Some((hidden, damaged)) => runtime_report(hidden, damaged, args.repair),
         None => {
             let report = app.engine("check").await?.check_images(&request, &progress()).await;
             report.map_err(|error| Failure::call("check the store", &error))?
@@ -180,8 +184,8 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
     }
 }
 
-/// Returns the report on a runtime's store, of which only the records are verified.
-fn of_records(hidden: Vec<String>, repaired: bool) -> CheckReport {
+/// Returns the report on a runtime's store, of which the records and the layers that are files of ours are verified.
+fn runtime_report(hidden: Vec<String>, damaged: Vec<DamagedLayer>, repaired: bool) -> CheckReport {
     let problem = |name| cri_api::engine::Problem {
         kind: ProblemKind::DamagedRecord,
         subject: name,
@@ -189,7 +193,15 @@ fn of_records(hidden: Vec<String>, repaired: bool) -> CheckReport {
         images: Vec::new(),
         repaired,
     };
-    CheckReport { problems: hidden.into_iter().map(problem).collect(), ..CheckReport::default() }
+    let of_layer = |layer: DamagedLayer| cri_api::engine::Problem {
+        kind: ProblemKind::DamagedLayer,
+        subject: layer.file.display().to_string(),
+        detail: layer.why,
+        images: Vec::new(),
+        repaired,
+    };
+    let problems = hidden.into_iter().map(problem).chain(damaged.into_iter().map(of_layer)).collect();
+    CheckReport { problems, ..CheckReport::default() }
 }
 
 /// Returns a sink that logs a line after every tenth of the work.

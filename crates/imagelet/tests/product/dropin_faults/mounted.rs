@@ -93,7 +93,7 @@ fn a_layer_that_cannot_be_used_makes_its_image_absent_until_it_is_repaired() {
         ("unmounted", &|layer| m.unmount(layer)),
         ("unmounted, with a tree under the mount point", &|layer| {
             m.unmount(layer);
-            fs::create_dir_all(layer.join("mnt/root/forged")).expect("create");
+            fs::create_dir_all(layer.join("mnt").join("root").join("forged")).expect("create");
         }),
         ("without its file", &|layer| fs::remove_file(layer.join("layer.erofs")).expect("remove")),
         ("unmounted and without its file", &|layer| {
@@ -132,7 +132,7 @@ fn a_layer_that_cannot_be_used_makes_its_image_absent_until_it_is_repaired() {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn removed_layers_are_unmounted_and_freed_whoever_removes_them() {
+fn layers_that_any_client_removes_are_unmounted_and_freed() {
     let m = Mounted::new();
     let files: u64 =
         m.linked().iter().map(|layer| fs::metadata(layer.join("layer.erofs")).expect("a file").len()).sum();
@@ -230,4 +230,23 @@ fn layers_are_converted_both_ways_while_they_are_in_use() {
     m.imagelet.ok(&["rmi", &m.app.name]);
     assert_eq!(m.mounts(), Vec::<String>::new());
     m.h.empty("at the end");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_check_finds_damaged_layers_and_the_next_pull_repairs_them() {
+    let m = Mounted::new();
+    let layers = m.linked();
+    m.imagelet.ok(&["check"]);
+    // The root directory's entries, which follow the superblock.
+    let file = fs::OpenOptions::new().write(true).open(layers[1].join("layer.erofs")).expect("a file");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0xff; 512], 4096).expect("write");
+    drop(file);
+    let found = m.imagelet.run(&["check"]);
+    assert_eq!(found.code, Some(1), "{}", found.stdout);
+    assert!(found.stdout.contains(&layers[1].display().to_string()), "{}", found.stdout);
+    m.imagelet.run(&["check", "--repair"]);
+    m.ensure();
+    m.is_whole("after the repair");
+    m.imagelet.ok(&["check"]);
 }
