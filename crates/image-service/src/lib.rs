@@ -18,6 +18,8 @@ mod check;
 mod content;
 mod content_hints;
 mod convert;
+mod crio_ids;
+mod crio_images;
 mod destination;
 mod engine;
 mod error;
@@ -52,6 +54,8 @@ mod source;
 mod transfer;
 mod unpack;
 
+pub use crio_ids::CrioIds;
+pub use crio_images::CrioImages;
 pub use engine::Engine;
 pub use error::OpenError;
 pub use options::{Clock, EngineOptions, LEAST_MEMORY, Limits, Resume, RuntimeTarget, UnsupportedImages};

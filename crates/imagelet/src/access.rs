@@ -37,6 +37,11 @@ impl Access {
         self.pulls || self.command == "imagelet explain"
     }
 
+    /// Returns true if the process answers the clients of a runtime, such as a kubelet, in the place of its image service.
+    pub(crate) fn is_front(&self) -> bool {
+        self.command == "imagelet serve"
+    }
+
     /// Returns the access of a command. A command that is not listed may do everything.
     pub(crate) fn of(command: &Command) -> Self {
         let (creates_store, pulls) = match command {

@@ -3,6 +3,7 @@
 //! [`App`](crate::app::App).
 
 mod calls;
+mod crio;
 mod layer_form;
 mod nothing;
 mod opening;
@@ -17,7 +18,7 @@ use cri_api::engine::runtime_store::RuntimeImageFacts;
 use cri_api::engine::{ImageEngine, ImageUsage, UnfinishedPulls};
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
-use image_service::{EngineOptions, Registries, RuntimeImages};
+use image_service::{CrioIds, CrioImages, EngineOptions, Registries, RuntimeImages};
 use registry::Bandwidth;
 use tokio_util::sync::CancellationToken;
 
@@ -40,6 +41,8 @@ pub(crate) struct Images {
     absent_root: Option<PathBuf>,
     /// Images behind an endpoint that our engine may pull.
     runtime: Option<Arc<RuntimeImages>>,
+    /// Images in our store and in the CRI-O that reads it.
+    crio: Option<Arc<CrioImages>>,
 }
 
 /// The component that keeps the images.
@@ -50,6 +53,8 @@ enum ImageKeeper {
     Absent,
     /// A runtime, or an agent whose socket is configured as a runtime's.
     Runtime(Endpoint),
+    /// The embedded store, and the CRI-O that reads it.
+    Crio(Arc<SharedStore>, Endpoint),
 }
 
 impl std::fmt::Debug for Images {
@@ -64,42 +69,52 @@ impl Images {
         if let Some(endpoint) = &config.image_service_endpoint {
             let endpoint = parse_endpoint(endpoint)?;
             warn(&endpoint);
+            if crio::is_behind(config, &endpoint, &opening).await? {
+                let store = Arc::new(open_store(config, opening).await?);
+                let crio = crio::connect(config, &endpoint, &store).await;
+                if crio.is_err() {
+                    store.close().await;
+                }
+                let crio = crio?;
+                let keeper = ImageKeeper::Crio(store, endpoint);
+                let service = Arc::clone(&crio) as _;
+                return Ok(Self { service, engine: None, keeper, absent_root: None, runtime: None, crio: Some(crio) });
+            }
             let (service, runtime) = runtime::connect(config, &endpoint, &opening).await?;
             let absent_root = if opening.access.creates_store || opening.access.collects {
                 None
             } else {
                 nothing(&config.root).await.filter(|nothing| !nothing.has_root()).map(Nothing::into_directory)
             };
-            return Ok(Self { service, engine: None, keeper: ImageKeeper::Runtime(endpoint), absent_root, runtime });
+            return Ok(Self {
+                service,
+                engine: None,
+                keeper: ImageKeeper::Runtime(endpoint),
+                absent_root,
+                runtime,
+                crio: None,
+            });
         }
-        let Opening { proxies, access, backs_off, bandwidth, socket, stop } = opening;
-        if !access.creates_store
+        if !opening.access.creates_store
             && let Some(nothing) = nothing(&config.root).await
         {
             let images = Arc::new(nothing.clone());
             let engine = Some(Arc::clone(&images) as Arc<dyn ImageEngine>);
             let absent_root = Some(nothing.into_directory());
-            return Ok(Self { service: images, engine, keeper: ImageKeeper::Absent, absent_root, runtime: None });
+            return Ok(Self {
+                service: images,
+                engine,
+                keeper: ImageKeeper::Absent,
+                absent_root,
+                runtime: None,
+                crio: None,
+            });
         }
-        let mut options = engine_options(config, proxies, backs_off, bandwidth, socket);
-        options.store.command = Some(access.command.clone());
-        options.store.settings = Some(settings(&options));
-        match SharedStore::open(options, access, stop).await {
-            Ok(store) => {
-                if let Some(agent) = store.agent().filter(|_| access.pulls) {
-                    own_reach(config, &agent)?;
-                }
-                let store = Arc::new(store);
-                let engine = Some(Arc::clone(&store) as Arc<dyn ImageEngine>);
-                let service = Arc::clone(&store) as _;
-                Ok(Self { service, engine, keeper: ImageKeeper::Store(store), absent_root: None, runtime: None })
-            }
-            Err(SharedStoreError::Stopped) => {
-                Err(Failure::new(Code::Interrupted, SharedStoreError::Stopped.to_string()))
-            }
-            Err(SharedStoreError::Open(error)) => Err(open_failure(&error)),
-            Err(SharedStoreError::OtherVersion(error)) => Err(Failure::failed(error.message())),
-        }
+        let store = Arc::new(open_store(config, opening).await?);
+        let engine = Some(Arc::clone(&store) as Arc<dyn ImageEngine>);
+        let service = Arc::clone(&store) as _;
+        let keeper = ImageKeeper::Store(store);
+        Ok(Self { service, engine, keeper, absent_root: None, runtime: None, crio: None })
     }
 
     /// Returns the CRI half.
@@ -114,7 +129,11 @@ impl Images {
 
     /// Returns the calls beyond CRI of the embedded store, for the admin endpoint of this process.
     pub(crate) fn own_engine(&self) -> Option<Arc<dyn ImageEngine>> {
-        self.engine.clone().filter(|_| matches!(self.keeper, ImageKeeper::Store(_)))
+        match &self.keeper {
+            ImageKeeper::Store(_) => self.engine.clone(),
+            ImageKeeper::Crio(store, _) => Some(Arc::clone(store) as Arc<dyn ImageEngine>),
+            ImageKeeper::Absent | ImageKeeper::Runtime(_) => None,
+        }
     }
 
     /// Serves image requests of other processes with `service` from now on, if this process owns the embedded store.
@@ -128,7 +147,7 @@ impl Images {
     pub(crate) fn endpoint(&self) -> Option<&Endpoint> {
         match &self.keeper {
             ImageKeeper::Store(_) | ImageKeeper::Absent => None,
-            ImageKeeper::Runtime(endpoint) => Some(endpoint),
+            ImageKeeper::Runtime(endpoint) | ImageKeeper::Crio(_, endpoint) => Some(endpoint),
         }
     }
 
@@ -169,6 +188,8 @@ impl Images {
                     agent.inspect_err(|error| tracing::debug!(%error, "no agent collects")).ok()
                 }
             },
+            // The agent in front of a CRI-O collects.
+            ImageKeeper::Crio(..) => None,
             ImageKeeper::Runtime(endpoint) => RemoteCollection::of_endpoint(socket, &endpoint.to_string()).await,
         }
     }
@@ -177,7 +198,7 @@ impl Images {
     pub(crate) fn unpacks_directories(&self) -> Option<bool> {
         match &self.keeper {
             ImageKeeper::Store(store) => Some(store.own()?.store().new_layers().format == store::LayerFormat::Dir),
-            ImageKeeper::Absent | ImageKeeper::Runtime(_) => None,
+            ImageKeeper::Absent | ImageKeeper::Runtime(_) | ImageKeeper::Crio(..) => None,
         }
     }
 
@@ -210,13 +231,24 @@ impl Images {
 
     /// Returns facts about the images behind an endpoint that CRI does not report; `None` if no runtime keeps them.
     pub(crate) fn facts(&self) -> Option<Arc<dyn RuntimeImageFacts>> {
+        if let Some(crio) = &self.crio {
+            return Some(Arc::clone(crio) as _);
+        }
         Some(Arc::clone(self.runtime.as_ref()?) as _)
+    }
+
+    /// Returns `service` with the image IDs that clients of the runtime expect.
+    pub(crate) fn for_clients(&self, service: Arc<dyn ImageService>) -> Arc<dyn ImageService> {
+        if self.crio.is_some() { Arc::new(CrioIds::new(service)) } else { service }
     }
 
     /// Releases the leftovers of pulls into a runtime's store, periodically until `stop`. For a long-running process.
     pub(crate) fn tend(&self, stop: CancellationToken) -> impl Future<Output = ()> + Send + use<> {
-        let runtime = self.runtime.clone();
+        let (runtime, crio) = (self.runtime.clone(), self.crio.clone());
         async move {
+            if let Some(crio) = crio {
+                crio::tend(&crio, &stop).await;
+            }
             if let Some(runtime) = runtime {
                 runtime::tend(&runtime, &stop).await;
             }
@@ -228,9 +260,28 @@ impl Images {
         if let Some(runtime) = &self.runtime {
             runtime.close().await;
         }
-        if let ImageKeeper::Store(store) = &self.keeper {
+        if let ImageKeeper::Store(store) | ImageKeeper::Crio(store, _) = &self.keeper {
             store.close().await;
         }
+    }
+}
+
+/// Opens the store in the root, or finds the process that owns it.
+async fn open_store(config: &Config, opening: Opening<'_>) -> Outcome<SharedStore> {
+    let Opening { proxies, access, backs_off, bandwidth, socket, stop } = opening;
+    let mut options = engine_options(config, proxies, backs_off, bandwidth, socket);
+    options.store.command = Some(access.command.clone());
+    options.store.settings = Some(settings(&options));
+    match SharedStore::open(options, access, stop).await {
+        Ok(store) => {
+            if let Some(agent) = store.agent().filter(|_| access.pulls) {
+                own_reach(config, &agent)?;
+            }
+            Ok(store)
+        }
+        Err(SharedStoreError::Stopped) => Err(Failure::new(Code::Interrupted, SharedStoreError::Stopped.to_string())),
+        Err(SharedStoreError::Open(error)) => Err(open_failure(&error)),
+        Err(SharedStoreError::OtherVersion(error)) => Err(Failure::failed(error.message())),
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) fn service(
         let watched = WatchedPulls::new(Arc::clone(&served), board.clone(), by);
         Arc::new(Logged::new(Arc::new(watched), Arc::clone(&clock)))
     };
-    ServedImages { to_clients: watched(WantedBy::Client), to_commands: watched(WantedBy::Command) }
+    ServedImages { to_clients: images.for_clients(watched(WantedBy::Client)), to_commands: watched(WantedBy::Command) }
 }
 
 /// A socket on which images are served.

@@ -14,6 +14,8 @@ mod config;
 mod configuration;
 mod conformance;
 mod convert;
+
+mod crio;
 mod crowd;
 mod cut_off;
 mod dashboards;

@@ -10,6 +10,7 @@ pub(crate) mod collector;
 pub(crate) mod containerd;
 pub(crate) mod containerd_config;
 pub(crate) mod control_plane;
+pub(crate) mod crio;
 pub(crate) mod disk;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod faulty;
