@@ -80,7 +80,8 @@ pub(super) fn why_no_loop_mounts(directory: &Path) -> Option<String> {
         return Some("the right to mount is missing".to_owned());
     }
     let root = directory.join(PROBE);
-    let tried = Layout::open(&root).map_err(io::Error::other).and_then(|layout| {
+    let opened = layout::create_root(&root).and_then(|()| Layout::open(&root));
+    let tried = opened.and_then(|layout| {
         let points = Points::of(&layout.path);
         let tried = attempt(&layout, &points, KernelFeatures { from_file: false, ..KernelFeatures::default() });
         points.sweep().and(tried)
@@ -272,6 +273,18 @@ mod tests {
         assert_eq!(support(&layout), Some(found), "nobody knows where that was");
         std::fs::write(&note, "nonsense").expect("writes");
         assert_eq!(support(&layout), Some(found));
+    }
+
+    #[test]
+    #[ignore = "needs root: scripts/test.sh"]
+    fn lasting_mounts_are_tried_in_a_directory_that_is_missing() {
+        assert!(rustix::process::geteuid().is_root(), "this test mounts: run it as root");
+        let root = tempfile::tempdir().expect("tempdir");
+        let directory = root.path().join("staging");
+        let release = release();
+        let is_old = version(&release).is_some_and(|version| version < MAPS_OWNERS);
+        assert_eq!(why_no_loop_mounts(&directory).is_some(), is_old, "{:?}", why_no_loop_mounts(&directory));
+        assert_eq!(layout::names(&directory).expect("readable"), Vec::<std::ffi::OsString>::new());
     }
 
     /// Without a file for the probe there is no answer about the kernel, and none is kept.
