@@ -30,7 +30,7 @@ pub const LAYER_FILE: &str = "layer.erofs";
 /// Name of the mount point.
 const MOUNT_POINT: &str = "mnt";
 /// Target of the link.
-const TREE: &str = "mnt/root";
+pub const TREE: &str = "mnt/root";
 /// Name of the link before it is exchanged for a directory, and of that directory afterwards.
 const REPLACED: &str = "fs.replaced";
 /// Type of EROFS in statfs(2).
@@ -236,6 +236,19 @@ impl LayerMount {
         rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::empty())?;
         rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty())?;
         self.remove_mount()
+    }
+
+    /// Unmounts the layer and removes its file, so that the owner of the directory can remove the rest. The link stays, and leads nowhere.
+    ///
+    /// # Errors
+    /// A system call failed.
+    pub fn release(&self) -> io::Result<()> {
+        let lock = self.lock()?;
+        self.remove_mount()?;
+        match rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => Ok(()),
+            Err(error) => Err(named(&self.file(), &error.into())),
+        }
     }
 
     /// Bytes on disk of the EROFS file; 0 if the layer is a directory.

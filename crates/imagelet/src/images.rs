@@ -322,7 +322,7 @@ fn settings(options: &EngineOptions) -> String {
     } = options;
     let registries = (hosts_roots, allowed_targets, proxy, reach, signature_policy);
     let images = (platform, limits, runtime_handlers, trust_present_digests, shared_content, keep_blobs);
-    let layers = (store.durability, &store.limits, store.layer_format);
+    let layers = (store.durability, &store.limits, store.layer_format, store.mounted_view.is_some());
     oci::Digest::sha256(format!("{registries:?} {images:?} {layers:?}").as_bytes()).to_string()
 }
 

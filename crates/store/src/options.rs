@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use base::layer_mount::LayerRoots;
+
 use crate::unpack::Limits;
 
 /// Called often by long work, which ends soon after it returns true.
@@ -56,6 +58,9 @@ pub struct OpenOptions {
     pub layer_format: LayerFormat,
     /// A name for this boot of the machine. `None`: the kernel's id. Unsynced writes are trusted within one boot.
     pub boot: Option<String>,
+    /// Where the directories of layers are recorded that the host mounts, if the view for podman may have layers that are EROFS files:
+    /// [`base::layer_mount`]. `None`: it has directories alone.
+    pub mounted_view: Option<LayerRoots>,
     /// Since when (nanoseconds since 1970) leftovers of interrupted pulls are kept for later pulls. `None`: nothing is kept.
     pub unfinished_since: Option<i64>,
 }
@@ -72,6 +77,7 @@ impl Default for OpenOptions {
             reserve_bytes: 8 << 20,
             layer_format: LayerFormat::Auto,
             boot: None,
+            mounted_view: None,
             unfinished_since: None,
         }
     }

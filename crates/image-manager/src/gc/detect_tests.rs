@@ -307,3 +307,17 @@ fn on_a_big_node_every_image_has_the_right_user() {
         }
     }
 }
+
+/// CRI-O reports IDs without an algorithm.
+#[test]
+fn containers_use_images_by_ids_without_algorithm() {
+    let digits = "ab".repeat(32);
+    let images = [image(&format!("sha256:{digits}")), image(&format!("sha256:{}", "cd".repeat(32)))];
+    let by_id = container(&digits);
+    let by_reference = Container { image_ref: digits.clone(), ..container("") };
+    let by_name = Container { image: ImageSpec::new(&digits), ..container("") };
+    for container in [by_id, by_reference, by_name] {
+        let found = pass(&mut UsageHistory::default(), &images, std::slice::from_ref(&container), 1);
+        assert_eq!((found.in_use(0), found.in_use(1)), (true, false), "{container:?}");
+    }
+}

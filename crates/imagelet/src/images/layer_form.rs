@@ -1,10 +1,10 @@
-//! The form of layers in containerd's default snapshotter: the setting `runtimeLayers`, and what this machine allows. Called by
-//! [`super::runtime`].
+//! The form of layers in containerd's default snapshotter, and of those that podman and CRI-O read: the setting `runtimeLayers`, and what this machine allows. Called by
+//! [`super::runtime`] and [`super::opening`].
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use base::layer_mount::LayerRoots;
+use base::layer_mount::{LayerRoots, is_shared};
 use containerd::{LayerSettings, RuntimeLayers};
 use store::LayerFormat;
 
@@ -24,6 +24,23 @@ pub(super) fn layer_settings(config: &Config) -> LayerSettings {
         LayerFormat::Erofs | LayerFormat::NestedErofs => RuntimeLayers::Erofs,
     };
     LayerSettings { form, roots: LayerRoots::of(&config.root) }
+}
+
+/// Returns where the layers of the view for podman and CRI-O are recorded, if they can be EROFS files by the configuration and this machine.
+/// The store tries what the kernel can do.
+pub(super) fn view_layers(config: &Config) -> Option<LayerRoots> {
+    let is_wanted = match config.runtime_layers {
+        LayerFormat::Auto => is_enabled(BOOT_UNIT) && is_seen_by_others(&config.root),
+        LayerFormat::Dir => false,
+        LayerFormat::Erofs | LayerFormat::NestedErofs => true,
+    };
+    is_wanted.then(|| LayerRoots::of(&config.root))
+}
+
+/// Returns true if other processes see mounts that are made below a root, which may not exist yet.
+fn is_seen_by_others(root: &Path) -> bool {
+    let existing = root.ancestors().find(|directory| directory.exists());
+    existing.is_some_and(|directory| is_shared(directory).unwrap_or(false))
 }
 
 /// Returns why the layers of a snapshotter with files in `root` should not be EROFS files, or `None` if they can be.

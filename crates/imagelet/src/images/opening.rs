@@ -8,6 +8,7 @@ use registry::Bandwidth;
 use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
+use super::layer_form::view_layers;
 use crate::access::Access;
 use crate::config::Config;
 use crate::endpoint::USER_AGENT;
@@ -61,6 +62,7 @@ pub(super) fn engine_options(
         options.retry.max_retry_after = BRIEF;
     }
     options.store.agent_socket = agent_socket;
+    options.store.mounted_view = view_layers(config);
     let limits = &mut options.store.limits;
     limits.pax_record_bytes = limits.pax_record_bytes.min(limits.pax_header_bytes);
     limits.long_name_bytes = limits.long_name_bytes.min(limits.pax_header_bytes);

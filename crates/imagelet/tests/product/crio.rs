@@ -1,6 +1,7 @@
 //! `imagelet serve` in front of CRI-O, of which there is a stand-in: our engine pulls into the own store, whose view CRI-O reads; IDs have
 //! CRI-O's form; images that only CRI-O has are CRI-O's; images of its containers stay.
 
+use base::layer_mount::{LayerMount, linked_layers};
 use cri_api::{ImageService, ImageSpec, PullImageRequest, RuntimeService as _};
 use cri_grpc::Endpoint;
 use cri_grpc::client::{ClientOptions, RemoteImageService, connect_image_service, connect_runtime_service};
@@ -198,6 +199,21 @@ fn layers_that_crio_cannot_use_are_converted_by_a_pull() {
     assert_eq!(t.status(&images, &name), None);
     assert_eq!(t.pull(&images, &name).as_deref(), Ok(built.id().hex()));
     assert_eq!(t.status(&images, &name).as_deref(), Some(built.id().hex()));
+}
+
+#[test]
+#[ignore = "needs root: scripts/test.sh"]
+fn crio_gets_layers_that_are_files() {
+    let mut t = Stage::new();
+    t.imagelet = t.imagelet.clone().global("--runtime-layers", "erofs");
+    let (_daemon, images) = t.serve();
+    let built = image("app");
+    let name = t.push("app", &built);
+    assert_eq!(t.pull(&images, &name).as_deref(), Ok(built.id().hex()));
+    let layers = linked_layers(&t.scratch.join("store/podman/overlay"), "diff").expect("a view");
+    assert!(layers.len() == 1 && layers.iter().all(LayerMount::is_mounted), "{layers:?}");
+    t.remove(&images, built.id().hex()).expect("removes");
+    assert_eq!(linked_layers(&t.scratch.join("store/podman/overlay"), "diff").expect("a view"), []);
 }
 
 #[test]

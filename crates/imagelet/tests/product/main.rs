@@ -59,6 +59,7 @@ mod outputs;
 mod page_cache;
 mod plugins;
 mod podman;
+mod podman_mounted;
 mod pods;
 mod pull_engine;
 mod pull_real;

@@ -18,15 +18,18 @@ use crate::support::scene::Scene;
 use crate::support::{Imagelet, Packing};
 
 /// A scene with the view, and podman.
-struct Stage {
-    podman: Podman,
-    s: Scene,
-    view: PathBuf,
+pub(super) struct Stage {
+    pub(super) podman: Podman,
+    pub(super) s: Scene,
+    pub(super) view: PathBuf,
 }
 
 impl Stage {
     fn new() -> Self {
-        let s = Scene::new();
+        Self::of(Scene::new())
+    }
+
+    pub(super) fn of(s: Scene) -> Self {
         let view = s.scratch.join("store/podman");
         let podman = Podman::with_additional_store(&s.scratch, &view);
         assert_eq!(
@@ -37,7 +40,7 @@ impl Stage {
     }
 
     /// A layer of busybox.
-    fn base(&self) -> Layer {
+    pub(super) fn base(&self) -> Layer {
         let tree = self.s.scratch.directory("base");
         images::busybox_tree(&tree);
         images::write(&tree.join("gone/file"), "below\n");
@@ -48,7 +51,7 @@ impl Stage {
     }
 
     /// A layer that hides things of the base.
-    fn upper(&self, word: &str) -> Layer {
+    pub(super) fn upper(&self, word: &str) -> Layer {
         let tree = self.s.scratch.directory(&format!("upper-{word}"));
         images::write(&tree.join(".wh.gone"), "");
         images::write(&tree.join("opaque/.wh..wh..opq"), "");
@@ -58,7 +61,7 @@ impl Stage {
         self.s.layout.layer(&tree, Packing::Zstd)
     }
 
-    fn pull(&self, image: &Image, name: &str) -> String {
+    pub(super) fn pull(&self, image: &Image, name: &str) -> String {
         let name = self.s.registry.push(&self.s.layout, image, name);
         self.s.imagelet.ok(&["pull", &name]);
         name
@@ -66,7 +69,7 @@ impl Stage {
 
     /// Asserts that the view has these images and nothing else, and that every one is whole.
     #[track_caller]
-    fn check(&self, context: &str) -> Vec<String> {
+    pub(super) fn check(&self, context: &str) -> Vec<String> {
         let rows = |path: &str| -> Vec<Value> {
             let path = self.view.join(path);
             let text = fs::read(&path).unwrap_or_else(|e| panic!("{context}: {}: {e}", path.display()));
@@ -111,10 +114,10 @@ impl Stage {
     }
 }
 
-const SHOW: [&str; 3] =
+pub(super) const SHOW: [&str; 3] =
     ["sh", "-c", "cat /etc/word; ls /opaque; ls -d /gone; stat -c '%a %u' / /tmp; echo x > /tmp/x && cat /tmp/x"];
 
-fn run<'a>(image: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+pub(super) fn run<'a>(image: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     ["run", "--rm", image].into_iter().chain(rest.iter().copied()).collect()
 }
 

@@ -48,6 +48,10 @@ impl NewLayers {
     pub(crate) const FOR_PODMAN: Self =
         Self { format: LayerFormat::Dir, why: "podman reads this store, and takes directories alone" };
 
+    /// The same, if podman reads EROFS files that the host mounts.
+    pub(crate) const MOUNTED_FOR_PODMAN: Self =
+        Self { format: LayerFormat::Erofs, why: "podman reads this store, and the host mounts them for it" };
+
     pub(crate) fn of((shape, why): (Shape, &'static str)) -> Self {
         let format = match shape {
             Shape::Dir => LayerFormat::Dir,

@@ -89,6 +89,8 @@ impl LayerIngest {
         if let Some((bytes, entries)) = self.blob.filter(|(_, entries)| *entries < limits.entries) {
             (limits.entries, limits.compressed) = (entries, Some(bytes));
         }
+        // Answered before the thread is confined, in which nothing can be mounted to try it.
+        let nested = ingests.is_nested();
         let apply = || {
             let written = |bytes: u64| ingests.catalog.disk.flusher.note(&ingests.catalog.disk.layout.root, bytes);
             let write_back = durable.then_some(&written as &dyn Fn(u64));
@@ -98,7 +100,7 @@ impl LayerIngest {
                 cancelled,
                 write_back,
                 hollow,
-                nested: ingests.nested,
+                nested,
             };
             shape.apply(tar, directory, &options)
         };

@@ -28,10 +28,10 @@ pub(crate) struct Ingests {
     pub(crate) limits: Limits,
     /// Of layers that are unpacked from now on.
     shape: Shape,
-    /// True if the trees of EROFS layers are nested: see [`LayerFormat::NestedErofs`].
-    pub(crate) nested: bool,
-    /// Set where the shape is not configured: podman reads directories alone.
-    view: Option<Arc<View>>,
+    /// The configured format.
+    format: LayerFormat,
+    /// The view for podman, which reads directories and mounted EROFS files.
+    view: Arc<View>,
 }
 
 impl Ingests {
@@ -42,22 +42,35 @@ impl Ingests {
             layers: Arc::clone(&maintenance.layers),
             limits,
             shape,
-            nested: format == LayerFormat::NestedErofs,
-            view: (format == LayerFormat::Auto).then(|| Arc::clone(&maintenance.mounts.view)),
+            format,
+            view: Arc::clone(&maintenance.mounts.view),
         }
     }
 
     fn is_for_podman(&self) -> bool {
-        self.view.as_ref().is_some_and(|view| view.is_on())
+        self.format == LayerFormat::Auto && self.view.is_on()
+    }
+
+    /// Returns true if the trees of EROFS layers are nested: see [`LayerFormat::NestedErofs`].
+    pub(crate) fn is_nested(&self) -> bool {
+        self.format == LayerFormat::NestedErofs || self.view.mounts_files()
     }
 
     /// Of layers that are unpacked from now on.
     pub(crate) fn shape(&self) -> Shape {
-        if self.is_for_podman() { Shape::Dir } else { self.shape }
+        match self.is_for_podman() {
+            true if self.view.mounts_files() => Shape::Erofs,
+            true => Shape::Dir,
+            false => self.shape,
+        }
     }
 
     /// The same for people; `chosen` was so when the store was opened.
     pub(crate) fn new_layers(&self, chosen: NewLayers) -> NewLayers {
-        if self.is_for_podman() { NewLayers::FOR_PODMAN } else { chosen }
+        match self.is_for_podman() {
+            true if self.view.mounts_files() => NewLayers::MOUNTED_FOR_PODMAN,
+            true => NewLayers::FOR_PODMAN,
+            false => chosen,
+        }
     }
 }

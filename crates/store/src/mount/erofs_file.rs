@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::failure::Failure;
 use super::kernel_features::KernelFeatures;
-use super::overlay::Names;
+use super::overlay::{Layer, Names};
 
 /// A process says once that layers are not shared.
 static SAID: Once = Once::new();
@@ -31,6 +31,21 @@ pub(super) enum ErofsFailure {
     NotPermitted(io::Error),
     /// The file is not there, or not what it should be; or the kernel refused something.
     Failed(Failure),
+}
+
+/// Mounts the file of a layer, read-only and nowhere.
+pub(super) fn mount_layer(path: &Path, ways: KernelFeatures) -> Result<Layer, ErofsFailure> {
+    let mounted = mount(path, ways)?;
+    if !is_nested(path) {
+        return Ok(Layer::Mounted(mounted));
+    }
+    Layer::nested(mounted)
+        .map_err(|error| ErofsFailure::Failed(Failure::at("open the tree of a layer for", path, error)))
+}
+
+/// Returns true if the tree lies in a directory of the file.
+pub(super) fn is_nested(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| Reader::open(&file).is_ok_and(|reader| reader.is_nested()))
 }
 
 /// Mounts the file, read-only and nowhere.

@@ -21,6 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use base::mount::{Mount, mounts_lenient, topmost};
+use erofs::NESTED_ROOT;
 use erofs_file::ErofsFailure;
 use failure::Failure;
 use kernel_features::KernelFeatures;
@@ -210,7 +211,9 @@ impl OverlayAssembly<'_> {
             Err(ErofsFailure::Failed(failure)) => return Err(failed(failure)),
             Err(refusal) => {
                 check_fuse(refusal, stack.len(), target)?;
-                if let ([Lower::Erofs(only)], None) = (stack.as_slice(), writable) {
+                if let ([Lower::Erofs(only)], None) = (stack.as_slice(), writable)
+                    && !erofs_file::is_nested(only)
+                {
                     return fuse::mount(only, target).map_err(failed);
                 }
                 stack.iter().map(|layer| self.open_by_fuse(layer)).collect::<Result<_, _>>().map_err(failed)?
@@ -267,7 +270,7 @@ impl OverlayAssembly<'_> {
     fn open(&self, layer: &Lower) -> Result<Layer, ErofsFailure> {
         match layer {
             Lower::Directory(path) => Ok(Layer::At(path.clone())),
-            Lower::Erofs(path) => erofs_file::mount(path, self.ways).map(Layer::Mounted),
+            Lower::Erofs(path) => erofs_file::mount_layer(path, self.ways),
         }
     }
 
@@ -292,6 +295,9 @@ impl OverlayAssembly<'_> {
                     "it shows no extended attributes; erofsfuse 1.8 does",
                 ),
             }),
+            _ if erofs_file::is_nested(path) => {
+                Ok(Layer::PlacedTree { path: point.path.join(NESTED_ROOT), _point: point })
+            }
             _ => Ok(Layer::Placed(point)),
         }
     }

@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use erofs::NESTED_ROOT;
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::mount::{
@@ -38,31 +39,61 @@ pub(super) enum Layer {
     At(PathBuf),
     /// A detached mount.
     Mounted(OwnedFd),
+    /// A detached mount with the tree in a directory of it.
+    Nested {
+        /// The mount.
+        mounted: OwnedFd,
+        /// The directory.
+        tree: OwnedFd,
+    },
     /// A mount in a private place.
     Placed(Point),
+    /// A mount in a private place with the tree in a directory of it, which has this path.
+    PlacedTree { path: PathBuf, _point: Point },
 }
 
 impl Layer {
     /// Where it is, if anywhere.
     fn path(&self) -> Option<&Path> {
         match self {
-            Self::At(path) | Self::Placed(Point { path }) => Some(path),
-            Self::Mounted(_) => None,
+            Self::At(path) | Self::Placed(Point { path }) | Self::PlacedTree { path, .. } => Some(path),
+            Self::Mounted(_) | Self::Nested { .. } => None,
         }
+    }
+
+    /// Descriptor of its root, if it is mounted nowhere.
+    fn descriptor(&self) -> Option<&OwnedFd> {
+        match self {
+            Self::Mounted(tree) | Self::Nested { tree, .. } => Some(tree),
+            Self::At(_) | Self::Placed(_) | Self::PlacedTree { .. } => None,
+        }
+    }
+
+    /// The layer of a detached mount whose tree is nested.
+    pub(super) fn nested(mounted: OwnedFd) -> rustix::io::Result<Self> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let tree = rustix::fs::openat(&mounted, NESTED_ROOT, flags, Mode::empty())?;
+        Ok(Self::Nested { mounted, tree })
     }
 
     /// Attributes of its root.
     pub(super) fn stat(&self) -> rustix::io::Result<rustix::fs::Stat> {
         match self {
-            Self::At(path) | Self::Placed(Point { path }) => rustix::fs::stat(path),
-            Self::Mounted(mounted) => rustix::fs::statat(mounted, "", AtFlags::EMPTY_PATH),
+            Self::At(path) | Self::Placed(Point { path }) | Self::PlacedTree { path, .. } => rustix::fs::stat(path),
+            Self::Mounted(tree) | Self::Nested { tree, .. } => rustix::fs::statat(tree, "", AtFlags::EMPTY_PATH),
         }
     }
 
     /// Puts it into a place if it has none.
     fn place(&mut self, points: &Points) -> Result<(), Failure> {
-        if let Self::Mounted(mounted) = self {
-            *self = Self::Placed(points.place(mounted)?);
+        match self {
+            Self::Mounted(mounted) => *self = Self::Placed(points.place(mounted)?),
+            Self::Nested { mounted, .. } => {
+                let point = points.place(mounted)?;
+                let tree = point.path.join(NESTED_ROOT);
+                *self = Self::PlacedTree { path: tree, _point: point };
+            }
+            Self::At(_) | Self::Placed(_) | Self::PlacedTree { .. } => {}
         }
         Ok(())
     }
@@ -198,12 +229,12 @@ impl Overlay<'_> {
             failure => NewError::Failed(failure),
         };
         for layer in lower {
-            let added = match (layer, layer.path()) {
-                (Layer::Mounted(mounted), _) if ways.unseen => {
+            let added = match (layer.descriptor(), layer.path()) {
+                (Some(tree), _) if ways.unseen => {
                     unseen = true;
-                    fsconfig_set_fd(&context, "lowerdir+", mounted)
+                    fsconfig_set_fd(&context, "lowerdir+", tree)
                 }
-                (Layer::Mounted(_), _) => Err(Errno::INVAL),
+                (Some(_), _) => Err(Errno::INVAL),
                 (_, path) => {
                     let name = names.short(path.expect("all but mounts without a place have one"))?;
                     fsconfig_set_string(&context, "lowerdir+", name.as_os_str())
@@ -244,8 +275,8 @@ impl Overlay<'_> {
             if at > 0 {
                 data.push(':');
             }
-            match (layer, layer.path()) {
-                (Layer::Mounted(mounted), _) => data.push_str(&by_descriptor(mounted)),
+            match (layer.descriptor(), layer.path()) {
+                (Some(tree), _) => data.push_str(&by_descriptor(tree)),
                 (_, path) => data.push_str(&names.descriptor(path.expect("all but mounts without a place have one"))?),
             }
         }

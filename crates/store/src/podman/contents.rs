@@ -22,8 +22,18 @@ pub(super) struct ViewLayer {
     pub(super) link: String,
     /// Short names of the layers below, the topmost first.
     pub(super) lower: Vec<String>,
-    /// The directory that it shows.
+    /// The layer of the store that it shows.
     pub(super) layer: LayerId,
+    /// True if that layer is an EROFS file, which is mounted.
+    pub(super) is_file: bool,
+}
+
+/// Questions about layers that the records do not answer.
+pub(super) struct LayerFacts<'a> {
+    /// Returns the length of a layer's tar stream.
+    pub(super) size_of: &'a mut dyn FnMut(&Layer) -> u64,
+    /// Returns true if a layer that is an EROFS file can be mounted for the view.
+    pub(super) is_mountable: &'a mut dyn FnMut(LayerId) -> bool,
 }
 
 /// An image of the view.
@@ -48,11 +58,11 @@ const NOT_WHOLE: &str = "layers of it are damaged or missing: pull it again";
 const UNREADABLE: &str = "its records or documents cannot be read: `imagelet check` says more";
 
 impl Contents {
-    /// Reads all images. `size_of` says how long the tar stream of a layer is.
+    /// Reads all images.
     pub(super) fn gather(
         records: &impl Records,
         layers: &Layers,
-        size_of: &mut dyn FnMut(&Layer) -> u64,
+        facts: &mut LayerFacts<'_>,
     ) -> Result<Self, StoreError> {
         let known: BTreeMap<LayerId, Layer> = records
             .layer_rows()?
@@ -69,8 +79,8 @@ impl Contents {
                 contents.hidden.push(HiddenImage { id: id.to_string(), names: Vec::new(), why: UNREADABLE.to_owned() });
                 continue;
             };
-            match Usable::check(image, &known, layers) {
-                Ok(usable) => contents.add(&usable, &mut seen, size_of),
+            match Usable::check(image, &known, layers, facts.is_mountable) {
+                Ok(usable) => contents.add(&usable, &mut seen, facts.size_of),
                 Err(hidden) => contents.hidden.push(hidden),
             }
         }
@@ -101,11 +111,39 @@ impl Contents {
                     diff_size: size_of(layer),
                     compression: blob.map(|blob| compression(&blob.media_type)),
                 };
-                self.layers.push(ViewLayer { row, link, lower, layer: layer.id });
+                self.layers.push(ViewLayer { row, link, lower, layer: layer.id, is_file: !layer.shape.is_dir() });
             }
             parent = Some(id);
         }
         self.images.push(usable.row(parent));
+    }
+
+    /// Returns true if a layer is an EROFS file.
+    pub(super) fn has_files(&self) -> bool {
+        self.layers.iter().any(|layer| layer.is_file)
+    }
+
+    /// Leaves out the layers of these ids, the layers on top of them, and their images, each for the reason of its layer.
+    pub(super) fn leave_out(&mut self, mut failed: BTreeMap<String, String>) {
+        if failed.is_empty() {
+            return;
+        }
+        let Self { layers, images, hidden } = self;
+        layers.retain(|layer| {
+            let below = layer.row.parent.as_ref().and_then(|parent| failed.get(parent)).cloned();
+            if let Some(why) = below {
+                failed.entry(layer.row.id.clone()).or_insert(why);
+            }
+            !failed.contains_key(&layer.row.id)
+        });
+        images.retain(|image| {
+            let why = image.row.top_layer.as_ref().and_then(|layer| failed.get(layer));
+            if let Some(why) = why {
+                let (id, names) = (format!("sha256:{}", image.row.id), image.row.names.clone());
+                hidden.push(HiddenImage { id, names, why: why.clone() });
+            }
+            why.is_none()
+        });
     }
 }
 
@@ -145,7 +183,12 @@ struct Usable {
 }
 
 impl Usable {
-    fn check(image: RecordedImage, known: &BTreeMap<LayerId, Layer>, all: &Layers) -> Result<Self, HiddenImage> {
+    fn check(
+        image: RecordedImage,
+        known: &BTreeMap<LayerId, Layer>,
+        all: &Layers,
+        is_mountable: &mut dyn FnMut(LayerId) -> bool,
+    ) -> Result<Self, HiddenImage> {
         let hidden = |image: &RecordedImage, why: &str| HiddenImage {
             id: image.id.to_string(),
             names: image.names(),
@@ -155,7 +198,7 @@ impl Usable {
         let Some(layers) = layers.filter(|layers| layers.iter().all(|layer| all.has_layer(layer.id))) else {
             return Err(hidden(&image, NOT_WHOLE));
         };
-        if layers.iter().any(|layer| !layer.shape.is_dir()) {
+        if layers.iter().any(|layer| !layer.shape.is_dir() && !is_mountable(layer.id)) {
             return Err(hidden(&image, EROFS));
         }
         let config = ImageConfig::parse(&image.config).ok();

@@ -8,26 +8,23 @@ use std::io;
 use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 
+use base::is_disk_full;
+
 use super::contents::{Contents, ViewImage, ViewLayer};
 use super::documents::file_name;
 use super::locks::Locks;
+use super::placed::{PlacedLayer, unmount};
 use super::users::KnownLayers;
 use crate::disk::layer::LayerId;
-use crate::disk::layout::{c_name, names, tree_of};
+use crate::disk::layout::{c_name, names};
 use crate::disk::remove_tree::remove_trees;
 
+/// Directory of the layers.
+pub(super) const LAYERS: &str = "overlay";
 /// Short names of layers, below the layers.
-const LINKS: &str = "l";
+pub(super) const LINKS: &str = "l";
 const LAYERS_JSON: &str = "layers.json";
 const IMAGES_JSON: &str = "images.json";
-
-/// A layer as it lies in the view.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct PlacedLayer {
-    link: String,
-    lower: String,
-    diff: PathBuf,
-}
 
 /// The directories of the view, and what this process knows to lie there.
 #[derive(Debug)]
@@ -50,7 +47,7 @@ pub(super) struct Files {
 impl Files {
     /// Makes the directories where they are missing, and reads the existing content.
     pub(super) fn open(view: &Path, store_layers: &Path) -> io::Result<Self> {
-        let [overlay, layers, images] = ["overlay", "overlay-layers", "overlay-images"].map(|name| view.join(name));
+        let [overlay, layers, images] = [LAYERS, "overlay-layers", "overlay-images"].map(|name| view.join(name));
         let links = overlay.join(LINKS);
         for directory in [&overlay, &links, &layers, &images] {
             make_directory(directory)?;
@@ -86,20 +83,38 @@ impl Files {
         known
     }
 
-    /// The layer of the store that a directory is.
+    /// Returns the layer of the store whose tree is at this path.
     pub(super) fn layer_at(&self, diff: &Path) -> Option<LayerId> {
+        let mounted = |placed: &&PlacedLayer| placed.file.is_some() && placed.diff == diff;
+        if let Some(file) = self.placed.values().flatten().find(mounted).and_then(|placed| placed.file.as_ref()) {
+            return Some(file.layer);
+        }
         let number = diff.strip_prefix(&self.store_layers).ok()?.iter().next()?.to_str()?.parse().ok()?;
         Some(LayerId(number))
     }
 
-    /// Updates the view to `contents`. `users` returns the short names of layers that are in use: these stay, if unlisted.
+    /// Updates the view to `contents`, without the images of layers that cannot be mounted. `users` returns the short names of layers that
+    /// are in use: these stay, if unlisted.
     pub(super) fn bring(
         &mut self,
-        contents: &Contents,
+        contents: &mut Contents,
         users: &dyn Fn() -> io::Result<BTreeSet<String>>,
     ) -> io::Result<()> {
+        let mut failed = BTreeMap::new();
+        let mut is_new = false;
         for layer in &contents.layers {
-            self.place(layer)?;
+            match self.place(layer) {
+                Ok(placed) => is_new |= placed && layer.is_file,
+                Err(error) if layer.is_file && !is_disk_full(&error) => {
+                    tracing::warn!(%error, layer = %layer.layer, "a layer cannot be mounted for podman");
+                    failed.insert(layer.row.id.clone(), format!("a layer of it cannot be mounted: {error}"));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        contents.leave_out(failed);
+        if is_new {
+            super::placed::sync(&self.overlay)?;
         }
         for image in &contents.images {
             self.write_documents(image)?;
@@ -144,25 +159,47 @@ impl Files {
         Ok(())
     }
 
-    fn place(&mut self, layer: &ViewLayer) -> io::Result<()> {
+    /// Returns true if the layer did not lie in the view as it should.
+    fn place(&mut self, layer: &ViewLayer) -> io::Result<bool> {
         let id = &layer.row.id;
-        let wanted = PlacedLayer {
-            link: layer.link.clone(),
-            lower: layer.lower.iter().map(|link| format!("{LINKS}/{link}")).collect::<Vec<_>>().join(":"),
-            // Absolute: podman takes no other.
-            diff: self.store_layers.join(tree_of(layer.layer)),
+        let (link, below) = (layer.link.clone(), layer.lower.iter().map(|link| format!("{LINKS}/{link}")));
+        let lower = below.collect::<Vec<_>>().join(":");
+        let at = self.overlay.join(id);
+        let wanted = match layer.is_file {
+            false => PlacedLayer::directory(link, lower, &self.store_layers, layer.layer),
+            true => PlacedLayer::mounted(link, lower, &at, &self.store_layers, layer.layer)?,
         };
         if self.placed.get(id).is_some_and(|placed| placed.as_ref() == Some(&wanted)) {
-            return Ok(());
+            return wanted.make_ready().map(|()| false);
         }
         self.placed.insert(id.clone(), None);
-        if wanted.write(&self.overlay, id).is_err() {
+        if wanted.file.is_none() {
+            unmount(&at)?;
+        }
+        if wanted.write(&self.overlay, id, &self.store_layers).is_err() {
             // Something else lies in the way.
-            remove(&self.overlay, [id.clone()])?;
-            wanted.write(&self.overlay, id)?;
+            self.remove_layers([id.clone()])?;
+            wanted.write(&self.overlay, id, &self.store_layers)?;
         }
         self.placed.insert(id.clone(), Some(wanted));
+        Ok(true)
+    }
+
+    /// Unmounts all layers.
+    pub(super) fn unmount_all(&mut self) -> io::Result<()> {
+        for placed in self.placed.values_mut() {
+            if let Some(file) = placed.take().filter(|placed| placed.file.is_some()) {
+                unmount(file.diff.parent().unwrap_or(&file.diff))?;
+            }
+        }
         Ok(())
+    }
+
+    /// Removes the directories of layers.
+    fn remove_layers(&self, ids: impl IntoIterator<Item = String>) -> io::Result<()> {
+        let ids: Vec<String> = ids.into_iter().collect();
+        ids.iter().try_for_each(|id| unmount(&self.overlay.join(id)))?;
+        remove(&self.overlay, ids)
     }
 
     fn write_documents(&mut self, image: &ViewImage) -> io::Result<()> {
@@ -207,7 +244,7 @@ impl Files {
                 .map(|(id, _)| id.clone())
                 .collect();
             self.placed.retain(|id, _| !gone.contains(id));
-            remove(&self.overlay, gone)?;
+            self.remove_layers(gone)?;
         }
         self.remove_links()
     }
@@ -226,46 +263,12 @@ impl Files {
     }
 }
 
-impl PlacedLayer {
-    /// Returns the layer of this id, if all of it exists.
-    fn find(overlay: &Path, id: &str) -> Option<Self> {
-        let directory = overlay.join(id);
-        let link = std::fs::read_to_string(directory.join("link")).ok()?;
-        let lower = match std::fs::read_to_string(directory.join("lower")) {
-            Ok(lower) => lower,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(_) => return None,
-        };
-        let diff = std::fs::read_link(directory.join("diff")).ok()?;
-        let is_linked = std::fs::read_link(overlay.join(LINKS).join(&link)).ok()? == target_of_link(id);
-        is_linked.then_some(Self { link, lower, diff })
-    }
-
-    fn write(&self, overlay: &Path, id: &str) -> io::Result<()> {
-        let directory = overlay.join(id);
-        make_directory(&directory)?;
-        write_file(&directory.join("link"), self.link.as_bytes())?;
-        let lower = directory.join("lower");
-        if !self.lower.is_empty() {
-            write_file(&lower, self.lower.as_bytes())?;
-        } else if lower.exists() {
-            std::fs::remove_file(lower)?;
-        }
-        write_link(&directory.join("diff"), &self.diff)?;
-        write_link(&overlay.join(LINKS).join(&self.link), &target_of_link(id))
-    }
-}
-
-fn target_of_link(id: &str) -> PathBuf {
-    Path::new("..").join(id).join("diff")
-}
-
 /// Ids of layers and images are 64 digits; podman has no other names of its own among them.
 fn is_id(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-fn make_directory(path: &Path) -> io::Result<()> {
+pub(super) fn make_directory(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.symlink_metadata()?.is_dir() {
@@ -287,7 +290,7 @@ pub(super) fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::rename(&new, path)
 }
 
-fn write_link(path: &Path, target: &Path) -> io::Result<()> {
+pub(super) fn write_link(path: &Path, target: &Path) -> io::Result<()> {
     let new = temporary(path);
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),

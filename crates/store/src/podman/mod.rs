@@ -1,5 +1,5 @@
 //! The view of the store that podman and CRI-O read: an additional image store of containers/storage, `<root>/podman`, whose
-//! layers are symbolic links to the directories of the store's own. Nothing is copied but manifests and configs.
+//! layers are symbolic links to the directories of the store's own, or mounts of its EROFS files. Nothing is copied but manifests and configs.
 //!
 //! The view follows the records: [`view::View::follow`] is called after every change of the database and when the store is
 //! opened, and updates the view from the records, whatever state it had. Layers that a container of podman uses stay: [`users`]
@@ -9,6 +9,8 @@ pub(crate) mod contents;
 mod documents;
 mod files;
 mod locks;
+mod mounted;
+mod placed;
 mod sizes;
 pub(crate) mod users;
 pub(crate) mod view;

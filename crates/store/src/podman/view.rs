@@ -8,13 +8,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use base::layer_mount::LayerRoots;
 use base::lock::Mutex;
 use cri_api::engine::HiddenImage;
 use serde::{Deserialize, Serialize};
 
 use super::DIRECTORY;
-use super::contents::Contents;
+use super::contents::{Contents, LayerFacts};
 use super::files::{Files, write_file};
+use super::mounted::{MountedFiles, NestedLayers};
 use super::sizes::Sizes;
 use super::users::{self, DEFAULT_GRAPH_ROOT, LinkUser};
 use crate::disk::layer::LayerId;
@@ -48,6 +50,7 @@ struct On {
     /// `None` after a failure.
     files: Option<Files>,
     sizes: Sizes,
+    nested: NestedLayers,
     /// A removal holds the locks.
     held: bool,
 }
@@ -58,6 +61,8 @@ pub(crate) struct View {
     layers: Arc<Layers>,
     pub(crate) directory: PathBuf,
     is_on: AtomicBool,
+    /// Layers that are EROFS files, and mounted.
+    mounted: MountedFiles,
     /// Guards the files of the view.
     state: Mutex<Option<On>>,
 }
@@ -74,10 +79,16 @@ pub(crate) struct LayerUser {
 
 impl View {
     /// The view as an earlier process left it.
-    pub(crate) fn open(layers: &Arc<Layers>) -> Self {
+    pub(crate) fn open(layers: &Arc<Layers>, roots: Option<LayerRoots>) -> Self {
         let directory = layers.catalog.disk.layout.path.join(DIRECTORY);
-        let view =
-            Self { layers: Arc::clone(layers), directory, is_on: AtomicBool::new(false), state: Mutex::default() };
+        let mounted = MountedFiles::new(roots.filter(|_| layers.privileged), &directory);
+        let view = Self {
+            layers: Arc::clone(layers),
+            directory,
+            is_on: AtomicBool::new(false),
+            mounted,
+            state: Mutex::default(),
+        };
         match view.read_switch() {
             Ok(Some(switch)) => view.switch_on(switch),
             Ok(None) => {}
@@ -120,7 +131,8 @@ impl View {
     }
 
     fn switch_on(&self, switch: Switch) {
-        *self.state.lock() = Some(On { switch, files: None, sizes: Sizes::default(), held: false });
+        let (sizes, nested) = (Sizes::default(), NestedLayers::default());
+        *self.state.lock() = Some(On { switch, files: None, sizes, nested, held: false });
         self.is_on.store(true, Ordering::Release);
     }
 
@@ -132,6 +144,19 @@ impl View {
 
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Acquire)
+    }
+
+    /// Returns true if new layers of the view can be EROFS files.
+    pub(crate) fn mounts_files(&self) -> bool {
+        self.is_on() && self.mounted.are_possible()
+    }
+
+    /// Unmounts all layers, before the view is removed.
+    pub(crate) fn unmount_layers(&self) -> io::Result<()> {
+        match self.state.lock().as_mut().and_then(|on| on.files.as_mut()) {
+            Some(files) => files.unmount_all(),
+            None => Ok(()),
+        }
     }
 
     /// Makes of the view what the records say. Called after every change of them.
@@ -150,10 +175,13 @@ impl View {
         let Some(on) = &mut *state else { return Ok((0, Vec::new())) };
         let failed = |source: io::Error| StoreError::io("write", &self.directory, source);
         on.open(self).map_err(failed)?;
-        let On { files, sizes, switch, held } = on;
+        let On { files, sizes, nested, switch, held } = on;
         let Some(view) = files else { return Ok((0, Vec::new())) };
         let mut size_of = |layer: &_| sizes.of(&self.layers, layer);
-        let contents = self.layers.catalog.db.read(|records| Contents::gather(records, &self.layers, &mut size_of))?;
+        let mut is_mountable = |layer: LayerId| self.mounted.are_possible() && nested.has(&self.layers, layer);
+        let mut facts = LayerFacts { size_of: &mut size_of, is_mountable: &mut is_mountable };
+        let mut contents =
+            self.layers.catalog.db.read(|records| Contents::gather(records, &self.layers, &mut facts))?;
         let locked = !*held && view.locks.lock(ATTEMPTS_TO_WRITE).map_err(failed)?;
         let (known, links, store) = (view.known_layers(), view.links(), &self.layers.catalog.disk.layout.path);
         let used = || {
@@ -161,7 +189,8 @@ impl View {
                 users::find(&known, &|link| links.get(link).cloned().unwrap_or_else(|| store.clone()), &roots(switch))?;
             Ok(users.into_iter().flat_map(|user| user.links).collect())
         };
-        let brought = view.bring(&contents, &used);
+        let recorded = self.mounted.record_if(contents.has_files());
+        let brought = recorded.and_then(|()| view.bring(&mut contents, &used));
         if brought.is_err()
             && let Err(error) = view.list_nothing()
         {

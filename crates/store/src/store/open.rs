@@ -102,7 +102,7 @@ impl Store {
         let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
         let content = Arc::new(Content::new(&catalog, options.unfinished_since));
         let layers = Arc::new(Layers::new(&content, privileged));
-        let view = Arc::new(View::open(&layers));
+        let view = Arc::new(View::open(&layers, options.mounted_view));
         let mounts = Arc::new(Mounts::new(&layers, &view));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
         let ingests = Arc::new(Ingests::new(&maintenance, options.limits, shape, options.layer_format));

@@ -90,7 +90,7 @@ impl Store {
         if let Some(user) = view.users()?.into_iter().find(|user| !user.layers.is_empty()) {
             return Err(PodmanViewError::InUse { place: user.place });
         }
-        let gone = self.delete_view();
+        let gone = view.unmount_layers().and_then(|()| self.delete_view());
         drop(still);
         if gone.is_ok() {
             view.switch_off();
