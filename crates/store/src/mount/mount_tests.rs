@@ -48,6 +48,38 @@ fn image_files_and_directories_lie_on_each_other_on_every_kernel() {
     }
 }
 
+/// An EROFS file with one file in a nested tree.
+fn nested(bench: &Bench, name: &str) -> Lower {
+    let spill = Box::new(|| Err(io::ErrorKind::Unsupported.into()));
+    let options = erofs::Options { uuid: [1; 16], time: None, memory: 1 << 20, spill };
+    let mut writer = erofs::Writer::nested(Vec::new(), options).expect("begins");
+    let attributes = erofs::Attributes { mode: 0o644, ..erofs::Attributes::default() };
+    writer.begin_file(name.len() as u64, &attributes).expect("begins a file");
+    writer.data(name.as_bytes()).expect("writes");
+    let inode = writer.end_file().expect("ends a file");
+    writer.link(writer.root(), name.as_bytes(), inode).expect("links");
+    let (bytes, _) = writer.finish().expect("ends");
+    let path = bench.top.path().join(name);
+    fs::write(&path, bytes).expect("writes");
+    Lower::Erofs(path)
+}
+
+#[test]
+#[ignore = "needs root: scripts/test.sh"]
+fn nested_trees_are_those_of_the_layers_on_every_kernel() {
+    let bench = Bench::new();
+    let layers = ["one", "two"].map(|name| nested(&bench, name));
+    for ways in KERNELS {
+        for count in 1..=layers.len() {
+            bench.mount(&layers[..count], None, ways).unwrap_or_else(|error| panic!("{ways:?}: {error:?}"));
+            assert_eq!(bench.read("one"), "one", "{ways:?}");
+            assert_eq!(fs::read_dir(&bench.target).expect("readable").count(), count, "{ways:?}");
+            bench.unmount();
+            bench.assert_nothing_left();
+        }
+    }
+}
+
 #[test]
 #[ignore = "needs root: scripts/test.sh"]
 fn one_image_file_is_mounted_alone_and_written_on() {
