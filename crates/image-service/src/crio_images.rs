@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use base::lock::Mutex;
-use cri_api::engine::runtime_store::RuntimeImageFacts;
+use cri_api::engine::runtime_store::{DamagedLayer, RuntimeImageFacts};
 use cri_api::engine::{
     ConvertReport, ConvertRequest, ImageEngine, ImageLayers, LayerShape, PodmanStoreReport, PodmanStoreRequest,
 };
@@ -228,6 +228,11 @@ impl RuntimeImageFacts for CrioImages {
         if remove {
             self.engine.drop_unfinished_pulls(false).await?;
         }
+        Ok(None)
+    }
+
+    /// The check of our store has them.
+    async fn damaged_layers(&self, _: bool) -> Result<Option<Vec<DamagedLayer>>> {
         Ok(None)
     }
 
