@@ -480,3 +480,51 @@ fn spoilable() -> &'static [Vec<u8>] {
         ]
     })
 }
+
+#[test]
+fn nested_trees_are_found_in_their_directory() {
+    let options = || crate::Options {
+        uuid: [0; 16],
+        time: None,
+        memory: 1 << 20,
+        spill: Box::new(|| Err(std::io::ErrorKind::Unsupported.into())),
+    };
+    let build = |mut writer: crate::Writer<Vec<u8>>| {
+        let (root, attributes) = (writer.root(), crate::Attributes { mode: 0o644, ..crate::Attributes::default() });
+        writer.begin_file(3, &attributes).unwrap();
+        writer.data(b"abc").unwrap();
+        let file = writer.end_file().unwrap();
+        writer.link(root, b"file", file).unwrap();
+        let implicit = crate::Attributes::implicit();
+        writer.set_directory(root, &implicit, true).unwrap();
+        writer.finish().unwrap().0
+    };
+    let plain = build(crate::Writer::new(Vec::new(), options()).unwrap());
+    let mut nested = build(crate::Writer::nested(Vec::new(), options()).unwrap());
+    for (image, is_nested, names) in [(&plain, false, vec!["file"]), (&nested, true, vec!["root"])] {
+        let reader = Reader::open(image.as_slice()).unwrap();
+        assert_eq!(reader.is_nested(), is_nested);
+        assert!(reader.walk_path(b"file").unwrap().is_some_and(|file| file.size == 3));
+        assert_eq!(reader.check().unwrap().inodes, if is_nested { 3 } else { 2 });
+        // What a mount shows.
+        let top = reader.inode(reader.top()).unwrap();
+        let shown: Vec<String> =
+            reader.entries(&top).unwrap().map(|entry| String::from_utf8(entry.unwrap().name).unwrap()).collect();
+        assert_eq!(shown, names);
+    }
+    // The root can get other attributes afterwards.
+    let nid = Reader::open(nested.as_slice()).unwrap().root();
+    let attributes = crate::Attributes { mode: 0o700, uid: 7, ..crate::Attributes::default() };
+    crate::patch(&mut nested, nid, &attributes).unwrap();
+    let reader = Reader::open(nested.as_slice()).unwrap();
+    let root = reader.inode(reader.root()).unwrap();
+    assert_eq!((root.mode, root.uid), (0o700, 7));
+    reader.check().unwrap();
+    // A file that says that its tree is nested, and has no such directory.
+    let mut wrong = plain;
+    let at = crate::format::superblock::OFFSET + 64;
+    wrong[at..at + 16].copy_from_slice(&crate::format::superblock::NESTED);
+    crate::format::superblock::seal((&mut wrong[..4096]).try_into().unwrap());
+    let error = Reader::open(wrong.as_slice()).unwrap_err().to_string();
+    assert!(error.contains("no directory root"), "{error}");
+}

@@ -1,5 +1,5 @@
-//! The form of layers in containerd's default snapshotter, and of those that podman and CRI-O read: the setting `runtimeLayers`, and what this machine allows. Called by
-//! [`super::runtime`] and [`super::opening`].
+//! The form of layers in containerd's default snapshotter, and of those that podman and CRI-O read: the setting `runtimeLayers`, and what
+//! this machine allows. Called by [`super::runtime`] and [`super::opening`].
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -30,7 +30,7 @@ pub(super) fn layer_settings(config: &Config) -> LayerSettings {
 /// The store tries what the kernel can do.
 pub(super) fn view_layers(config: &Config) -> Option<LayerRoots> {
     let is_wanted = match config.runtime_layers {
-        LayerFormat::Auto => is_enabled(BOOT_UNIT) && is_seen_by_others(&config.root),
+        LayerFormat::Auto => is_enabled(BOOT_UNIT, &UNIT_DIRECTORIES.map(Path::new)) && is_seen_by_others(&config.root),
         LayerFormat::Dir => false,
         LayerFormat::Erofs | LayerFormat::NestedErofs => true,
     };
@@ -47,16 +47,43 @@ fn is_seen_by_others(root: &Path) -> bool {
 fn why_no_files(root: &Path) -> Option<String> {
     /// The kernel stays the same as long as this process.
     static KERNEL: OnceLock<Option<String>> = OnceLock::new();
-    if !is_enabled(BOOT_UNIT) {
+    if !is_enabled(BOOT_UNIT, &UNIT_DIRECTORIES.map(Path::new)) {
         return Some(format!("{BOOT_UNIT}, which mounts them at a start of the machine, is not enabled"));
     }
     KERNEL.get_or_init(|| store::mount::why_no_lasting_mounts(&root.join(containerd::STAGING_ROOT))).clone()
 }
 
-/// Returns true if systemd starts the unit with another one.
-fn is_enabled(unit: &str) -> bool {
-    let directories = UNIT_DIRECTORIES.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
-    let wants = directories.flatten().filter_map(Result::ok).map(|entry| entry.path());
-    let mut wants = wants.filter(|path| path.extension().is_some_and(|kind| kind == "wants" || kind == "requires"));
-    wants.any(|directory| directory.join(unit).exists())
+/// Returns true if a unit in one of these directories starts this unit as well.
+fn is_enabled(unit: &str, directories: &[&Path]) -> bool {
+    let entries = directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
+    let mut paths = entries.flatten().filter_map(Result::ok).map(|entry| entry.path());
+    paths.any(|path| {
+        let starts_others = path.extension().is_some_and(|kind| kind == "wants" || kind == "requires");
+        starts_others && path.join(unit).exists()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unit_is_enabled_if_another_unit_starts_it() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let (first, second) = (directory.path().join("first"), directory.path().join("second"));
+        let enabled = || is_enabled(BOOT_UNIT, &[&directory.path().join("missing"), &first, &second]);
+        std::fs::create_dir_all(first.join("multi-user.target.wants")).expect("create");
+        std::fs::create_dir_all(second.join("containerd.service.d")).expect("create");
+        std::fs::write(first.join(BOOT_UNIT), "").expect("write");
+        std::fs::write(second.join("containerd.service.d").join(BOOT_UNIT), "").expect("write");
+        assert!(!enabled(), "it is installed only");
+        for kind in ["wants", "requires"] {
+            let directory = second.join(format!("containerd.service.{kind}"));
+            std::fs::create_dir(&directory).expect("create");
+            std::fs::write(directory.join(BOOT_UNIT), "").expect("write");
+            assert!(enabled(), "{kind}");
+            std::fs::remove_dir_all(directory).expect("remove");
+        }
+        assert!(!enabled());
+    }
 }
