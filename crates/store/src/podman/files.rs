@@ -15,14 +15,13 @@ use super::documents::file_name;
 use super::locks::Locks;
 use super::placed::{PlacedLayer, unmount};
 use super::users::KnownLayers;
+use super::write::{LINKS, make_directory, write_file};
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{c_name, names};
 use crate::disk::remove_tree::remove_trees;
 
 /// Directory of the layers.
 pub(super) const LAYERS: &str = "overlay";
-/// Short names of layers, below the layers.
-pub(super) const LINKS: &str = "l";
 const LAYERS_JSON: &str = "layers.json";
 const IMAGES_JSON: &str = "images.json";
 
@@ -266,38 +265,6 @@ impl Files {
 /// Ids of layers and images are 64 digits; podman has no other names of its own among them.
 fn is_id(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
-
-pub(super) fn make_directory(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => match path.symlink_metadata()?.is_dir() {
-            true => Ok(()),
-            false => Err(io::Error::other(format!("{} is no directory", path.display()))),
-        },
-        made => made,
-    }
-}
-
-/// The name under which something is made before it gets its own.
-fn temporary(path: &Path) -> PathBuf {
-    path.with_extension("new")
-}
-
-pub(super) fn write_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    let new = temporary(path);
-    std::fs::write(&new, content)?;
-    std::fs::rename(&new, path)
-}
-
-pub(super) fn write_link(path: &Path, target: &Path) -> io::Result<()> {
-    let new = temporary(path);
-    match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    std::os::unix::fs::symlink(target, &new)?;
-    std::fs::rename(&new, path)
 }
 
 /// Removes these from a directory, with all that is in them.

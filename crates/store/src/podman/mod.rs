@@ -14,6 +14,7 @@ mod placed;
 mod sizes;
 pub(crate) mod users;
 pub(crate) mod view;
+mod write;
 
 /// The directory in the store's root.
 pub(crate) const DIRECTORY: &str = "podman";

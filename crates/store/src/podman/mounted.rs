@@ -16,7 +16,6 @@ use super::placed::TREE;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::EROFS_FILE;
 use crate::layers::Layers;
-use crate::mount::why_no_lasting_mounts;
 
 /// Mounted layers of a view.
 #[derive(Debug)]
@@ -24,21 +23,29 @@ pub(super) struct MountedFiles {
     /// `None`: layers are directories.
     roots: Option<LayerRoots>,
     view: PathBuf,
-    /// What the kernel can do, tried once.
+    /// Returns why files in a directory cannot be mounted for good.
+    why_not: fn(&Path) -> Option<String>,
+    /// The answer for the view, which does not change.
     are_possible: OnceLock<bool>,
     is_recorded: AtomicBool,
 }
 
 impl MountedFiles {
-    pub(super) fn new(roots: Option<LayerRoots>, view: &Path) -> Self {
-        Self { roots, view: view.to_owned(), are_possible: OnceLock::new(), is_recorded: AtomicBool::new(false) }
+    pub(super) fn new(roots: Option<LayerRoots>, view: &Path, why_not: fn(&Path) -> Option<String>) -> Self {
+        Self {
+            roots,
+            view: view.to_owned(),
+            why_not,
+            are_possible: OnceLock::new(),
+            is_recorded: AtomicBool::new(false),
+        }
     }
 
     /// Returns true if layers of the view can be EROFS files. Tries it once, in a view that exists.
     pub(super) fn are_possible(&self) -> bool {
         self.roots.is_some()
             && *self.are_possible.get_or_init(|| {
-                let why_not = why_no_lasting_mounts(&self.view);
+                let why_not = (self.why_not)(&self.view);
                 if let Some(why) = &why_not {
                     tracing::info!(reason = why, "podman is shown directories, and no EROFS files");
                 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use base::layer_mount::{self, LayerMount};
 
-use super::files::{LINKS, make_directory, write_file, write_link};
+use super::write::{LINKS, make_directory, write_file, write_link};
 use crate::disk::layer::LayerId;
 use crate::disk::layout::{EROFS_FILE, tree_of};
 

@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::DIRECTORY;
 use super::contents::{Contents, LayerFacts};
-use super::files::{Files, write_file};
+use super::files::Files;
 use super::mounted::{MountedFiles, NestedLayers};
 use super::sizes::Sizes;
 use super::users::{self, DEFAULT_GRAPH_ROOT, LinkUser};
+use super::write::write_file;
 use crate::disk::layer::LayerId;
 use crate::disk::layout::LAYERS;
 use crate::error::StoreError;
@@ -79,9 +80,13 @@ pub(crate) struct LayerUser {
 
 impl View {
     /// The view as an earlier process left it.
-    pub(crate) fn open(layers: &Arc<Layers>, roots: Option<LayerRoots>) -> Self {
+    pub(crate) fn open(
+        layers: &Arc<Layers>,
+        roots: Option<LayerRoots>,
+        why_no_mounts: fn(&Path) -> Option<String>,
+    ) -> Self {
         let directory = layers.catalog.disk.layout.path.join(DIRECTORY);
-        let mounted = MountedFiles::new(roots.filter(|_| layers.privileged), &directory);
+        let mounted = MountedFiles::new(roots.filter(|_| layers.privileged), &directory, why_no_mounts);
         let view = Self {
             layers: Arc::clone(layers),
             directory,

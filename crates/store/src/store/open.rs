@@ -24,7 +24,7 @@ use crate::ingest::choice::NewLayers;
 use crate::layers::Layers;
 use crate::maintenance::Maintenance;
 use crate::mount::mounts::Mounts;
-use crate::mount::{points, probe};
+use crate::mount::{points, probe, why_no_lasting_mounts};
 use crate::options::{Durability, OpenOptions};
 use crate::podman::view::View;
 use crate::records::catalog::Catalog;
@@ -102,7 +102,7 @@ impl Store {
         let catalog = Arc::new(Catalog { db, disk: Disk::new(layout), durability, boot, agent, lock });
         let content = Arc::new(Content::new(&catalog, options.unfinished_since));
         let layers = Arc::new(Layers::new(&content, privileged));
-        let view = Arc::new(View::open(&layers, options.mounted_view));
+        let view = Arc::new(View::open(&layers, options.mounted_view, why_no_lasting_mounts));
         let mounts = Arc::new(Mounts::new(&layers, &view));
         let maintenance = Arc::new(Maintenance::new(&content, &layers, &mounts));
         let ingests = Arc::new(Ingests::new(&maintenance, options.limits, shape, options.layer_format));

@@ -35,7 +35,7 @@ pub(crate) struct Container {
 /// The state of the stand-in.
 #[derive(Default)]
 struct State {
-    /// Its own images.
+    /// Images that no other store has.
     own: Mutex<Vec<Image>>,
     containers: Mutex<Vec<Container>>,
     /// The additional image store, if it is configured.
