@@ -11,6 +11,9 @@ use crate::support::manifests::{Manifests, Pod};
 use crate::support::process::{eventually, run, tool};
 use crate::support::tree::{self, Tree};
 
+/// A name, and a change of the directory of a layer.
+type Harm<'a> = (&'static str, &'a dyn Fn(&PathBuf));
+
 /// A harbour whose engine makes EROFS files, and an image that was pulled into it.
 struct Mounted {
     h: Harbour,
@@ -89,7 +92,7 @@ impl Mounted {
 fn a_layer_that_cannot_be_used_makes_its_image_absent_until_it_is_repaired() {
     let m = Mounted::new();
     let layers = m.linked();
-    let harm: [(&str, &dyn Fn(&PathBuf)); 7] = [
+    let harm: [Harm<'_>; 7] = [
         ("unmounted", &|layer| m.unmount(layer)),
         ("unmounted, with a tree under the mount point", &|layer| {
             m.unmount(layer);
