@@ -3,7 +3,7 @@
 set -euo pipefail
 cd /srv/test
 
-units=(imagelet.service imagelet-serve.service imagelet-serve.socket)
+units=(imagelet.service imagelet-serve.service imagelet-serve.socket imagelet-mounts.service)
 new=$(echo imagelet_*.deb)
 expect() { # expect WHAT COMMAND…
   local what=$1
@@ -51,6 +51,14 @@ expect "what was enabled is so" systemctl is-enabled imagelet-serve.service
 expect "settings are as they were" grep -q '# mine' /etc/imagelet/config.yaml
 expect "the image is there" test "$(imagelet images -q | wc -l)" = 1
 expect "it serves" pull docker.io/library/busybox:1.36
+
+# A layer that must be mounted when the machine starts: the package stays until it is converted.
+mkdir -p /srv/test/layers/1 /var/lib/imagelet/mounted-layers
+ln -s mnt/root /srv/test/layers/1/fs
+ln -s /srv/test/layers /var/lib/imagelet/mounted-layers/fs.0
+expect "a removal is refused while layers are EROFS files" not dpkg -r imagelet
+expect "and names the command" grep -q 'imagelet --root /var/lib/imagelet convert .* --to dir --all' /srv/test/last
+rm -r /srv/test/layers
 
 dpkg -r imagelet >/dev/null
 for unit in "${units[@]}"; do expect "a removal ends $unit" not systemctl is-active --quiet "$unit"; done

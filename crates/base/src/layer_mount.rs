@@ -31,7 +31,9 @@ pub const LAYER_FILE: &str = "layer.erofs";
 const MOUNT_POINT: &str = "mnt";
 /// Target of the link.
 pub const TREE: &str = "mnt/root";
-/// Name of the link before it is exchanged for a directory, and of that directory afterwards.
+/// Name of a link or directory before it is exchanged for the tree, and of the former tree afterwards.
+const NEW: &str = "fs.new";
+/// Name of a directory that an EROFS file replaced, as long as containers may use it.
 const REPLACED: &str = "fs.replaced";
 /// Type of EROFS in statfs(2).
 const EROFS_MAGIC: rustix::fs::FsWord = 0xe0f5_e1e2;
@@ -183,8 +185,8 @@ impl LayerMount {
             make_link(&lock)?;
             self.exchange(&lock)?;
             // The link replaced an empty directory, or another link.
-            match rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::REMOVEDIR) {
-                Err(Errno::NOTDIR) => rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::empty())?,
+            match rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::REMOVEDIR) {
+                Err(Errno::NOTDIR) => rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::empty())?,
                 removed => removed?,
             }
         }
@@ -201,23 +203,28 @@ impl LayerMount {
         self.mount(&file, &devices)
     }
 
-    /// Exchanges the tree for what has the name [`REPLACED`], in one step.
+    /// Exchanges the tree for the link or directory with the name [`NEW`], in one step.
     fn exchange(&self, directory: &OwnedFd) -> io::Result<()> {
         let tree = self.tree.file_name().unwrap_or_default();
-        rustix::fs::renameat_with(directory, REPLACED, directory, tree, RenameFlags::EXCHANGE)?;
+        rustix::fs::renameat_with(directory, NEW, directory, tree, RenameFlags::EXCHANGE)?;
         Ok(())
     }
 
     /// Makes an EROFS file the layer in place of its directory, whose files stay until no container uses them: see [`sweep`].
     ///
     /// # Errors
-    /// A system call failed; the layer is a directory still.
+    /// A system call failed, or containers use a directory that the layer had before; the layer is a directory still.
     pub fn to_file(&self, layer: &Path) -> io::Result<()> {
         let lock = self.lock()?;
+        self.remove_replaced()?;
+        if self.directory.join(REPLACED).exists() {
+            return Err(named(&self.tree, &io::Error::other("containers use a directory that it had before")));
+        }
         self.put_file(layer, &lock)?;
         make_link(&lock)?;
         rustix::fs::fsync(lock.as_fd())?;
         self.exchange(&lock)?;
+        rustix::fs::renameat(lock.as_fd(), NEW, lock.as_fd(), REPLACED)?;
         rustix::fs::fsync(lock.as_fd())?;
         Ok(())
     }
@@ -228,12 +235,12 @@ impl LayerMount {
     /// A system call failed; the layer is an EROFS file still.
     pub fn to_directory(&self, tree: &Path) -> io::Result<()> {
         let lock = self.lock()?;
-        let _ = rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::empty());
-        rustix::fs::renameat(CWD, tree, lock.as_fd(), REPLACED)?;
+        let _ = rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::empty());
+        rustix::fs::renameat(CWD, tree, lock.as_fd(), NEW)?;
         rustix::fs::fsync(lock.as_fd())?;
         self.exchange(&lock)?;
         rustix::fs::fsync(lock.as_fd())?;
-        rustix::fs::unlinkat(lock.as_fd(), REPLACED, AtFlags::empty())?;
+        rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::empty())?;
         rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty())?;
         self.remove_mount()
     }
@@ -322,53 +329,85 @@ pub fn mount_all(directory: &Path, tree: &str) -> io::Result<MountedLayers> {
     Ok(result)
 }
 
-/// Unmounts the layers in `directory` whose files and trees were removed, and removes what is left of them. Removes directories that
-/// were replaced by EROFS files and that no container uses. Returns the number of layers that were unmounted.
+/// Unmounts the layers in `directory` whose trees were removed or became directories, and removes what is left of their files. Removes
+/// directories that were replaced by EROFS files and that no container uses. Returns the number of layers that were unmounted.
 ///
 /// # Errors
 /// The mounts cannot be read, or a system call failed.
 pub fn sweep(directory: &Path, tree: &str) -> io::Result<usize> {
-    let mut swept = 0;
-    let mut failed = None;
+    // The kernel names mounts by their real paths.
+    let directory = std::fs::canonicalize(directory)?;
+    let of = |layer: &Path| LayerMount { tree: layer.join(tree), directory: layer.to_owned() };
+    let (mut swept, mut failed) = (0, None);
     for mount in mounts_lenient()? {
-        let Some(layer) = mount.target.parent().filter(|layer| layer.parent() == Some(directory)) else { continue };
-        if mount.target.file_name() != Some(OsStr::new(MOUNT_POINT)) {
-            continue;
+        let Some(layer) = mount.target.parent().filter(|layer| layer.parent() == Some(&directory)) else { continue };
+        if mount.target.file_name() == Some(OsStr::new(MOUNT_POINT)) {
+            match of(layer).sweep() {
+                Ok(is_swept) => swept += usize::from(is_swept),
+                Err(error) => failed = Some(error),
+            }
         }
-        let layer = LayerMount { tree: layer.join(tree), directory: layer.to_owned() };
-        match layer.remove_replaced().and_then(|_| layer.sweep()) {
-            Ok(is_swept) => swept += usize::from(is_swept),
-            Err(error) => failed = Some(error),
+    }
+    for entry in std::fs::read_dir(&directory)? {
+        if let Err(error) = of(&entry?.path()).remove_replaced() {
+            failed = Some(error);
         }
     }
     failed.map_or(Ok(swept), Err)
 }
 
+/// The tree of a layer that may have to be unmounted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LeftTree {
+    /// None: the layer was removed.
+    Removed,
+    /// A directory: the layer was converted, or was never complete.
+    Directory,
+    /// A link: the layer is in use or damaged.
+    Link,
+}
+
 impl LayerMount {
+    fn left_tree(&self) -> io::Result<LeftTree> {
+        match std::fs::symlink_metadata(&self.tree) {
+            Ok(found) if found.is_dir() => Ok(LeftTree::Directory),
+            Ok(_) => Ok(LeftTree::Link),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(LeftTree::Removed),
+            Err(error) => Err(named(&self.tree, &error)),
+        }
+    }
+
     fn sweep(&self) -> io::Result<bool> {
-        let is_gone = |path: &Path| rustix::fs::lstat(path).is_err_and(|error| error == Errno::NOENT);
-        if !is_gone(&self.tree) || !is_gone(&self.file()) {
+        if self.left_tree()? == LeftTree::Link {
             return Ok(false);
         }
+        // A layer that is being placed is complete once the lock is free.
         let lock = self.lock()?;
-        if !is_gone(&self.tree) || !is_gone(&self.file()) {
+        let left = self.left_tree()?;
+        if left == LeftTree::Link {
             return Ok(false);
+        }
+        match rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(named(&self.file(), &error.into())),
         }
         self.remove_mount()?;
         drop(lock);
-        // The owner of the directory removes what else is in it.
-        let _ = std::fs::remove_dir(&self.directory);
+        if left == LeftTree::Removed {
+            // The owner of the directory removes what else is in it.
+            let _ = std::fs::remove_dir(&self.directory);
+        }
         Ok(true)
     }
 
-    /// Removes the directory that the EROFS file replaced, if no overlay on this machine has this layer.
+    /// Removes the directory that an EROFS file replaced, if no overlay on this machine has this layer.
     fn remove_replaced(&self) -> io::Result<()> {
         let replaced = self.directory.join(REPLACED);
-        if !self.is_linked() || !std::fs::symlink_metadata(&replaced).is_ok_and(|found| found.is_dir()) {
+        if !std::fs::symlink_metadata(&replaced).is_ok_and(|found| found.is_dir()) {
             return Ok(());
         }
         // The paths of an overlay may be relative.
-        let name = self.directory.file_name().map(Path::new).unwrap_or(&self.directory);
+        let name = self.directory.file_name().map_or(self.directory.as_path(), Path::new);
         let tree = name.join(self.tree.file_name().unwrap_or_default());
         if overlay_mounts()?.iter().any(|mount| mount.lower.iter().any(|lower| lower.ends_with(&tree))) {
             return Ok(());
@@ -447,11 +486,11 @@ pub fn is_shared(directory: &Path) -> io::Result<bool> {
     Ok(last.is_some_and(|mount| mount.is_shared))
 }
 
-/// Makes the link under the name [`REPLACED`].
+/// Makes the link under the name [`NEW`].
 fn make_link(directory: &OwnedFd) -> io::Result<()> {
-    match rustix::fs::symlinkat(TREE, directory, REPLACED) {
+    match rustix::fs::symlinkat(TREE, directory, NEW) {
         // An earlier attempt made it.
-        Err(Errno::EXIST) if rustix::fs::readlinkat(directory, REPLACED, Vec::new()).is_ok() => Ok(()),
+        Err(Errno::EXIST) if rustix::fs::readlinkat(directory, NEW, Vec::new()).is_ok() => Ok(()),
         made => Ok(made?),
     }
 }

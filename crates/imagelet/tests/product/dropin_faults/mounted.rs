@@ -225,7 +225,18 @@ fn layers_are_converted_both_ways_while_they_are_in_use() {
     // The directories stay for those that use them, and are removed afterwards.
     let replaced = || m.linked().iter().filter(|layer| layer.join("fs.replaced").exists()).count();
     assert_eq!(replaced(), m.app.chains.len());
+    // Back, as long as they are in use; and not once more.
+    m.imagelet.ok(&["convert", "--to", "dir", "--all"]);
+    assert_eq!((m.linked(), replaced()), (Vec::new(), 0));
+    used("directories again");
+    m.is_whole("directories again");
+    let refused = m.imagelet.run(&["convert", "--to", "erofs", "--all"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("containers use a directory that it had before"), "{}", refused.stderr);
+    used("refused");
     m.h.ctr(&["images", "unmount", "--rm", &in_use]);
+    m.imagelet.ok(&["convert", "--to", "erofs", "--all"]);
+    assert_eq!(m.linked().len(), m.app.chains.len(), "files again");
     let mut agent = m.imagelet.serve(&m.h.s.scratch.join("front.sock"));
     eventually("the replaced directories are removed", || replaced() == 0);
     agent.stop();
