@@ -160,7 +160,7 @@ fn the_kubelet_validates_in_these_words() {
 #[test]
 fn every_field_is_taken() {
     let text = format!(
-        "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\npullEngine: embedded\n\
+        "{HEAD}root: /srv/images\nimageServiceEndpoint: unix:///run/x.sock\npullEngine: embedded\nruntimeLayers: dir\n\
          containerRuntimeEndpoint: unix:///run/y.sock\nruntimeRequestTimeout: 1m30s\n\
          staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\n\
          documentsDirectory: /documents\nnodeName: edge-1\n\

@@ -100,9 +100,10 @@ pub(crate) struct Config {
     pub(crate) pull_engine: PullEngine,
     #[serde(rename = "runtimeLayers", with = "As::<Choice<LayerFormat>>")]
     #[schemars(
-        description = "Form of the layers that the embedded engine puts into containerd's default snapshotter, overlayfs: one EROFS \
-                       file each, mounted once for all containers, or a directory tree. auto: EROFS files if the kernel mounts them, \
-                       containerd sees the mounts, and the unit imagelet-mounts.service is enabled, and directories otherwise",
+        description = "Form of the layers that the embedded engine puts into containerd's default snapshotter, overlayfs, and shows to \
+                       podman and CRI-O: one EROFS file each, mounted once for all containers, or a directory tree. auto: EROFS files if \
+                       the kernel mounts them, other processes see the mounts, and the unit imagelet-mounts.service is enabled, and \
+                       directories otherwise",
         extend("imagelet" = flag(Node, "runtime-layers"))
     )]
     pub(crate) runtime_layers: LayerFormat,

@@ -31,7 +31,10 @@ pub(super) async fn is_behind(config: &Config, endpoint: &Endpoint, opening: &Op
     if !is_privileged {
         return Ok(false);
     }
-    // Until the answer, the runtime may be any one.
+    // Until there is an answer, the runtime may be any one.
+    if let Err(error) = connect_image_service(endpoint, client_options(config)).await {
+        return Err(Failure::new(code_of(error.kind()), chain(&error)));
+    }
     match RemoteRuntimeService::of(endpoint, client_options(config)).version().await {
         Ok(version) => Ok(version.runtime_name == CRIO),
         // An image service without containers.
