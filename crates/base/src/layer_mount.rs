@@ -406,10 +406,18 @@ impl LayerMount {
         if !std::fs::symlink_metadata(&replaced).is_ok_and(|found| found.is_dir()) {
             return Ok(());
         }
-        // The paths of an overlay may be relative.
         let name = self.directory.file_name().map_or(self.directory.as_path(), Path::new);
-        let tree = name.join(self.tree.file_name().unwrap_or_default());
-        if overlay_mounts()?.iter().any(|mount| mount.lower.iter().any(|lower| lower.ends_with(&tree))) {
+        let relative = name.join(self.tree.file_name().unwrap_or_default());
+        let own = std::fs::canonicalize(&self.directory)?;
+        let is_this = |lower: &PathBuf| {
+            let parent = lower.parent().filter(|_| lower.is_absolute() && lower.ends_with(&relative));
+            match parent.map(std::fs::canonicalize) {
+                Some(Ok(parent)) => parent == own,
+                // Relative paths, which containerd uses for many layers, do not say which directory they are in.
+                Some(Err(_)) | None => lower.ends_with(&relative),
+            }
+        };
+        if overlay_mounts()?.iter().any(|mount| mount.lower.iter().any(is_this)) {
             return Ok(());
         }
         std::fs::remove_dir_all(replaced)

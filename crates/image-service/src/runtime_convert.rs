@@ -150,7 +150,7 @@ fn convert_layer(
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> std::result::Result<(Usage, Usage), String> {
     let tree = tree_of(from);
-    let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", tree.display());
+    let failed = |error: &dyn std::error::Error| format!("{}: {}", tree.display(), with_causes(error));
     let directory = File::open(&tree).map_err(|error| failed(&error))?;
     let lease = staging.lease();
     let ingest = staging.new_layer(&lease).map_err(|error| failed(&error))?;
@@ -166,17 +166,21 @@ fn convert_layer(
             (Ok(layer), Ok(())) => Ok(layer),
         }
     })?;
-    let before = match from {
-        LowerLayer::Directory(path) => usage(path).map_err(|error| failed(&error))?,
-        LowerLayer::ErofsFile(path) => usage(path).map_err(|error| failed(&error))?,
-    };
+    let (LowerLayer::Directory(files) | LowerLayer::ErofsFile(files)) = from;
+    let before = usage(files).map_err(|error| failed(&error))?;
     staging.make_durable().map_err(|error| failed(&error))?;
     let after = unpacked.files().map(|files| usage(files.path())).transpose().map_err(|error| failed(&error))?;
     let placed = unpacked.hand_over(|files| deposit.exchange(from, files)).map_err(|error| failed(&error))?;
     if !placed {
-        return Err(failed(&"the disk refused to write the new files"));
+        return Err(format!("{}: the disk refused to write the new files", tree.display()));
     }
     Ok((before, after.unwrap_or_default()))
+}
+
+/// Returns an error with its causes, in one line.
+fn with_causes(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
 /// Returns the bytes and inodes of a file or of a tree.
