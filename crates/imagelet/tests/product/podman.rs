@@ -43,7 +43,7 @@ impl Stage {
     pub(super) fn base(&self) -> Layer {
         let tree = self.s.scratch.directory("base");
         images::busybox_tree(&tree);
-        images::write(&tree.join("gone/file"), "below\n");
+        images::write(&tree.join("hidden/file"), "below\n");
         images::write(&tree.join("opaque/old"), "below\n");
         images::write(&tree.join("etc/word"), "below\n");
         images::settle(&tree);
@@ -53,7 +53,7 @@ impl Stage {
     /// A layer that hides things of the base.
     pub(super) fn upper(&self, word: &str) -> Layer {
         let tree = self.s.scratch.directory(&format!("upper-{word}"));
-        images::write(&tree.join(".wh.gone"), "");
+        images::write(&tree.join(".wh.hidden"), "");
         images::write(&tree.join("opaque/.wh..wh..opq"), "");
         images::write(&tree.join("opaque/new"), "above\n");
         images::write(&tree.join("etc/word"), format!("{word}\n"));
@@ -115,7 +115,7 @@ impl Stage {
 }
 
 pub(super) const SHOW: [&str; 3] =
-    ["sh", "-c", "cat /etc/word; ls /opaque; ls -d /gone; stat -c '%a %u' / /tmp; echo x > /tmp/x && cat /tmp/x"];
+    ["sh", "-c", "cat /etc/word; ls /opaque; ls -d /hidden; stat -c '%a %u' / /tmp; echo x > /tmp/x && cat /tmp/x"];
 
 pub(super) fn run<'a>(image: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
     ["run", "--rm", image].into_iter().chain(rest.iter().copied()).collect()
@@ -138,7 +138,7 @@ fn podman_lists_and_runs_what_imagelet_pulled() {
     // Whiteouts, opaque directories and the mode of the root are those of the image; writes are stored elsewhere.
     let shown = t.podman.command(&run(&name, &SHOW)).output().expect("start podman");
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "one\nnew\n755 0\n1777 0\nx\n", "{shown:?}");
-    assert!(String::from_utf8_lossy(&shown.stderr).contains("/gone: No such file"), "{shown:?}");
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("/hidden: No such file"), "{shown:?}");
     let by_digest = format!("{host}/podman/one@{}", one.manifest.digest);
     assert_eq!(t.podman.ok(&run(&by_digest, &["cat", "/etc/word"])), "one\n");
     assert_eq!(t.podman.ok(&run(&one.id[7..19], &["cat", "/etc/word"])), "one\n");

@@ -55,7 +55,7 @@ fn podman_runs_images_whose_layers_are_mounted() {
     t.check("mounted");
     let shown = t.podman.command(&run(&first, &SHOW)).output().expect("start podman");
     assert_eq!(String::from_utf8_lossy(&shown.stdout), "one\nnew\n755 0\n1777 0\nx\n", "{shown:?}");
-    assert!(String::from_utf8_lossy(&shown.stderr).contains("/gone: No such file"), "{shown:?}");
+    assert!(String::from_utf8_lossy(&shown.stderr).contains("/hidden: No such file"), "{shown:?}");
     assert_eq!(t.podman.ok(&run(&second, &["cat", "/etc/word"])), "two\n");
     t.s.imagelet.ok(&["check", "--deep"]);
     assert!(t.s.imagelet.ok(&["status"]).contains("CONDITION"));
@@ -64,7 +64,7 @@ fn podman_runs_images_whose_layers_are_mounted() {
     assert_eq!(t.s.imagelet.ok(&["cat", &first, "/etc/word"]), "one\n");
     let at = t.s.imagelet.mount(&first, t.s.scratch.join("own"));
     assert_eq!(fs::read_to_string(at.join("etc/word")).expect("a file"), "one\n");
-    assert!(at.join("opaque/new").exists() && !at.join("opaque/old").exists() && !at.join("gone").exists());
+    assert!(at.join("opaque/new").exists() && !at.join("opaque/old").exists() && !at.join("hidden").exists());
     t.s.imagelet.ok(&["unmount", &at.display().to_string()]);
 
     // A removal takes the mounts with it, and those of the other image stay.

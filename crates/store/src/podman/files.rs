@@ -94,7 +94,7 @@ impl Files {
 
     /// Updates the view to `contents`, without the images of layers that cannot be mounted. `users` returns the short names of layers that
     /// are in use: these stay, if unlisted.
-    pub(super) fn bring(
+    pub(super) fn update(
         &mut self,
         contents: &mut Contents,
         users: &dyn Fn() -> io::Result<BTreeSet<String>>,
@@ -236,14 +236,14 @@ impl Files {
             let used = users()?;
             let is_used =
                 |placed: &Option<PlacedLayer>| placed.as_ref().is_some_and(|placed| used.contains(&placed.link));
-            let gone: Vec<String> = self
+            let removed: Vec<String> = self
                 .placed
                 .iter()
                 .filter(|(id, placed)| unlisted(id) && !is_used(placed))
                 .map(|(id, _)| id.clone())
                 .collect();
-            self.placed.retain(|id, _| !gone.contains(id));
-            self.remove_layers(gone)?;
+            self.placed.retain(|id, _| !removed.contains(id));
+            self.remove_layers(removed)?;
         }
         self.remove_links()
     }
@@ -267,11 +267,11 @@ fn is_id(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Removes these from a directory, with all that is in them.
-fn remove(directory: &Path, gone: impl IntoIterator<Item = String>) -> io::Result<()> {
-    let gone: Vec<CString> = gone.into_iter().map(|name| c_name(name.into())).collect();
-    if gone.is_empty() {
+/// Removes the entries with these names from a directory, with all that is in them.
+fn remove(directory: &Path, names: impl IntoIterator<Item = String>) -> io::Result<()> {
+    let names: Vec<CString> = names.into_iter().map(|name| c_name(name.into())).collect();
+    if names.is_empty() {
         return Ok(());
     }
-    remove_trees(File::open(directory)?.as_fd(), &gone)
+    remove_trees(File::open(directory)?.as_fd(), &names)
 }

@@ -195,19 +195,19 @@ impl View {
             Ok(users.into_iter().flat_map(|user| user.links).collect())
         };
         let recorded = self.mounted.record_if(contents.has_files());
-        let brought = recorded.and_then(|()| view.bring(&mut contents, &used));
-        if brought.is_err()
+        let updated = recorded.and_then(|()| view.update(&mut contents, &used));
+        if updated.is_err()
             && let Err(error) = view.list_nothing()
         {
-            tracing::warn!(%error, view = %self.directory.display(), "podman may still be shown images that are gone");
+            tracing::warn!(%error, view = %self.directory.display(), "podman may still be shown removed images");
         }
         if locked {
             view.locks.unlock();
         }
-        if brought.is_err() && !*held {
+        if updated.is_err() && !*held {
             *files = None;
         }
-        brought.map_err(failed)?;
+        updated.map_err(failed)?;
         Ok((contents.images.len(), contents.hidden))
     }
 

@@ -90,12 +90,12 @@ impl Store {
         if let Some(user) = view.users()?.into_iter().find(|user| !user.layers.is_empty()) {
             return Err(PodmanViewError::InUse { place: user.place });
         }
-        let gone = view.unmount_layers().and_then(|()| self.delete_view());
+        let removed = view.unmount_layers().and_then(|()| self.delete_view());
         drop(still);
-        if gone.is_ok() {
+        if removed.is_ok() {
             view.switch_off();
         }
-        gone.map_err(|source| StoreError::io("remove", &view.directory, source))?;
+        removed.map_err(|source| StoreError::io("remove", &view.directory, source))?;
         Ok(true)
     }
 
