@@ -27,8 +27,8 @@ pub(super) async fn is_behind(config: &Config, endpoint: &Endpoint, opening: &Op
     if !opening.access.is_front() || config.pull_engine == PullEngine::Runtime {
         return Ok(false);
     }
-    let is_privileged = tokio::task::spawn_blocking(store::is_privileged).await.unwrap_or(false);
-    if !is_privileged {
+    let is_privileged = tokio::task::spawn_blocking(store::is_privileged).await;
+    if !is_privileged.map_err(|error| Failure::failed(format!("find out whether this process is root: {error}")))? {
         return Ok(false);
     }
     // Until there is an answer, the runtime may be any one.

@@ -2,9 +2,11 @@
 //! this machine allows. Called by [`super::runtime`] and [`super::opening`].
 
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base::layer_mount::{LayerRoots, is_shared};
+use base::lock::Mutex;
 use containerd::{LayerSettings, RuntimeLayers};
 use store::LayerFormat;
 
@@ -15,6 +17,9 @@ pub(crate) const BOOT_UNIT: &str = "imagelet-mounts.service";
 /// Directories where systemd finds the units that a target or another unit wants: `<name>.wants/<unit>`.
 const UNIT_DIRECTORIES: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
+
+/// Pause between two attempts to mount a layer on trial.
+const TRY_AGAIN_AFTER: Duration = Duration::from_secs(600);
 
 /// Returns how layers become snapshots of a containerd, by the configuration.
 pub(super) fn layer_settings(config: &Config) -> LayerSettings {
@@ -45,12 +50,20 @@ fn is_seen_by_others(root: &Path) -> bool {
 
 /// Returns why the layers of a snapshotter with files in `root` should not be EROFS files, or `None` if they can be.
 fn why_no_files(root: &Path) -> Option<String> {
-    /// The kernel stays the same as long as this process.
-    static KERNEL: OnceLock<Option<String>> = OnceLock::new();
+    /// A success stays one as long as this process. A failure may be one of the moment.
+    static TRIED: Mutex<Option<(Instant, Option<String>)>> = Mutex::new(None);
     if !is_enabled(BOOT_UNIT, &UNIT_DIRECTORIES.map(Path::new)) {
         return Some(format!("{BOOT_UNIT}, which mounts them at a start of the machine, is not enabled"));
     }
-    KERNEL.get_or_init(|| store::mount::why_no_lasting_mounts(&root.join(containerd::STAGING_ROOT))).clone()
+    let mut tried = TRIED.lock();
+    match &*tried {
+        Some((_, None)) => None,
+        Some((at, why)) if at.elapsed() < TRY_AGAIN_AFTER => why.clone(),
+        _ => {
+            let why = store::mount::why_no_lasting_mounts(&root.join(containerd::STAGING_ROOT));
+            tried.insert((Instant::now(), why)).1.clone()
+        }
+    }
 }
 
 /// Returns true if a unit in one of these directories starts this unit as well.
