@@ -12,6 +12,7 @@
 //! state other than that on the disk and in the kernel.
 
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -23,7 +24,7 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, UnmountFlags, move_mount, unmount};
 
 use crate::mount::mounts_lenient;
-use crate::{ErofsMount, FileLock, LAYER_DEVICE, LoopDevices, mount_erofs, overlay_mounts};
+use crate::{ErofsMount, ErofsMountStep, FileLock, LAYER_DEVICE, LoopDevices, mount_erofs, overlay_mounts};
 
 /// Name of the EROFS file.
 pub const LAYER_FILE: &str = "layer.erofs";
@@ -31,8 +32,10 @@ pub const LAYER_FILE: &str = "layer.erofs";
 const MOUNT_POINT: &str = "mnt";
 /// Target of the link.
 pub const TREE: &str = "mnt/root";
-/// Name of a link or directory before it is exchanged for the tree, and of the former tree afterwards.
+/// Name of the link before it is exchanged for a directory, and of that directory afterwards.
 const NEW: &str = "fs.new";
+/// Name of a directory before it is exchanged for the link, and of the link afterwards.
+const DIRECTORY: &str = "fs.directory";
 /// Name of a directory that an EROFS file replaced, as long as containers may use it.
 const REPLACED: &str = "fs.replaced";
 /// Type of EROFS in statfs(2).
@@ -46,15 +49,42 @@ pub struct LayerMount {
     tree: PathBuf,
 }
 
+/// Reason for which a layer cannot be used.
+#[derive(Debug)]
+pub enum LayerError {
+    /// The layer is missing or damaged: another file has to be placed.
+    Damaged(io::Error),
+    /// A system call failed, which says nothing about the layer.
+    Failed(io::Error),
+}
+
+impl fmt::Display for LayerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Damaged(error) | Self::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for LayerError {}
+
+impl From<LayerError> for io::Error {
+    fn from(error: LayerError) -> Self {
+        match error {
+            LayerError::Damaged(error) | LayerError::Failed(error) => error,
+        }
+    }
+}
+
 /// The result of [`mount_all`].
 #[derive(Debug, Default)]
-pub struct MountedLayers {
+pub struct MountAllOutcome {
     /// Number of layers that are EROFS files.
     pub layers: usize,
     /// Number of these that were not mounted before.
     pub mounted: usize,
     /// The layers that cannot be mounted, with the reasons.
-    pub failed: Vec<(PathBuf, io::Error)>,
+    pub failed: Vec<(PathBuf, LayerError)>,
 }
 
 impl LayerMount {
@@ -107,23 +137,23 @@ impl LayerMount {
     /// Mounts the layer if it is an EROFS file that is not mounted. Returns true if it was mounted now.
     ///
     /// # Errors
-    /// The layer is missing or damaged, or the kernel refused.
-    pub fn make_ready(&self) -> io::Result<bool> {
+    /// See [`LayerError`].
+    pub fn make_ready(&self) -> Result<bool, LayerError> {
         self.make_ready_with(&mut None)
     }
 
-    fn make_ready_with(&self, devices: &mut Option<LoopDevices>) -> io::Result<bool> {
+    fn make_ready_with(&self, devices: &mut Option<LoopDevices>) -> Result<bool, LayerError> {
         if !self.is_linked() {
-            let found = std::fs::symlink_metadata(&self.tree).map_err(|error| named(&self.tree, &error))?;
+            let found = std::fs::symlink_metadata(&self.tree).map_err(|error| missing_or_failed(&self.tree, &error))?;
             let other = || named(&self.tree, &io::Error::other("it is neither a directory nor the link to a layer"));
-            return if found.is_dir() { Ok(false) } else { Err(other()) };
+            return if found.is_dir() { Ok(false) } else { Err(LayerError::Damaged(other())) };
         }
-        // A file that is gone is still mounted until the next start of the machine.
+        // A mount keeps a deleted file until the machine is started again.
         let file = self.open()?;
         if self.is_mounted() {
             return Ok(false);
         }
-        let _lock = self.lock()?;
+        let _lock = self.lock().map_err(LayerError::Failed)?;
         if self.is_mounted() {
             return Ok(false);
         }
@@ -131,16 +161,17 @@ impl LayerMount {
         self.mount(&file, devices).map(|()| true)
     }
 
-    fn open(&self) -> io::Result<File> {
+    fn open(&self) -> Result<File, LayerError> {
         let path = self.file();
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file =
-            rustix::fs::open(&path, flags, Mode::empty()).map_err(|error| named(&path, &io::Error::from(error)))?;
-        let file = File::from(file);
-        if file.metadata().is_ok_and(|found| found.is_file()) {
-            return Ok(file);
-        }
-        Err(named(&path, &io::Error::other("it is not a regular file")))
+        let irregular = || LayerError::Damaged(named(&path, &io::Error::other("it is not a regular file")));
+        let file = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(file) => File::from(file),
+            Err(Errno::LOOP) => return Err(irregular()),
+            Err(error) => return Err(missing_or_failed(&path, &error.into())),
+        };
+        let found = file.metadata().map_err(|error| LayerError::Failed(named(&path, &error)))?;
+        if found.is_file() { Ok(file) } else { Err(irregular()) }
     }
 
     /// Held while the layer is mounted, unmounted or replaced, so that no two processes do so at the same time.
@@ -150,27 +181,37 @@ impl LayerMount {
         Ok(FileLock::new(directory))
     }
 
-    fn mount(&self, file: &File, devices: &LoopDevices) -> io::Result<()> {
+    fn mount(&self, file: &File, devices: &LoopDevices) -> Result<(), LayerError> {
         let path = self.file();
-        let failed = |error: io::Error| named(&path, &error);
+        let failed = |error: io::Error| LayerError::Failed(named(&path, &error));
+        let damaged = |error: io::Error| LayerError::Damaged(named(&path, &error));
+        if file.metadata().map_err(failed)?.len() < u64::from(LAYER_DEVICE.block_bytes) {
+            return Err(damaged(io::Error::other("it is shorter than a block")));
+        }
         // The device reads past the page cache of the file, which would hold everything a second time.
         let _ = rustix::fs::fadvise(file, 0, None, rustix::fs::Advice::DontNeed);
         let device = devices.shared(file, LAYER_DEVICE).map_err(failed)?;
         let context = security_context(&self.directory);
         let mount = ErofsMount { source: device.path(), devices: &[], direct: false, context: context.as_deref() };
-        let mounted = mount_erofs(mount).map_err(|error| failed(error.into()))?;
+        let mounted = mount_erofs(mount).map_err(|error| match (error.step, error.number) {
+            // The kernel read the file, and does not take it.
+            (ErofsMountStep::Create, Errno::INVAL | Errno::UCLEAN | Errno::IO | Errno::BADMSG | Errno::OPNOTSUPP) => {
+                damaged(error.source)
+            }
+            _ => failed(error.source),
+        })?;
         let has_tree =
             rustix::fs::statat(&mounted, Path::new(TREE).file_name().unwrap_or_default(), AtFlags::SYMLINK_NOFOLLOW);
         if !has_tree.is_ok_and(|found| rustix::fs::FileType::from_raw_mode(found.st_mode).is_dir()) {
-            return Err(failed(io::Error::other("it has no directory root: it is not the file of a layer")));
+            return Err(damaged(io::Error::other("it has no directory root: it is not the file of a layer")));
         }
         let point = self.directory.join(MOUNT_POINT);
         match rustix::fs::mkdirat(CWD, &point, Mode::from_raw_mode(0o755)) {
             Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(named(&point, &error.into())),
+            Err(error) => return Err(LayerError::Failed(named(&point, &error.into()))),
         }
         move_mount(&mounted, "", CWD, &point, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-            .map_err(|error| named(&point, &error.into()))
+            .map_err(|error| LayerError::Failed(named(&point, &error.into())))
     }
 
     /// Makes a durable EROFS file on the same file system the layer's, mounts it, and puts the link in place of an empty directory,
@@ -183,7 +224,7 @@ impl LayerMount {
         self.put_file(layer, &lock)?;
         if !self.is_linked() {
             make_link(&lock)?;
-            self.exchange(&lock)?;
+            self.exchange(&lock, NEW)?;
             // The link replaced an empty directory, or another link.
             match rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::REMOVEDIR) {
                 Err(Errno::NOTDIR) => rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::empty())?,
@@ -200,13 +241,13 @@ impl LayerMount {
         let file = self.open()?;
         // Only a file with another name can be mounted already.
         let devices = if file.metadata()?.nlink() > 1 { LoopDevices::read() } else { LoopDevices::none() };
-        self.mount(&file, &devices)
+        Ok(self.mount(&file, &devices)?)
     }
 
-    /// Exchanges the tree for the link or directory with the name [`NEW`], in one step.
-    fn exchange(&self, directory: &OwnedFd) -> io::Result<()> {
+    /// Exchanges the tree for the link or directory with this name, in one step.
+    fn exchange(&self, directory: &OwnedFd, name: &str) -> io::Result<()> {
         let tree = self.tree.file_name().unwrap_or_default();
-        rustix::fs::renameat_with(directory, NEW, directory, tree, RenameFlags::EXCHANGE)?;
+        rustix::fs::renameat_with(directory, name, directory, tree, RenameFlags::EXCHANGE)?;
         Ok(())
     }
 
@@ -217,13 +258,13 @@ impl LayerMount {
     pub fn to_file(&self, layer: &Path) -> io::Result<()> {
         let lock = self.lock()?;
         self.remove_replaced()?;
-        if self.directory.join(REPLACED).exists() {
+        if [REPLACED, NEW].iter().any(|name| self.directory.join(name).is_dir()) {
             return Err(named(&self.tree, &io::Error::other("containers use a directory that it had before")));
         }
         self.put_file(layer, &lock)?;
         make_link(&lock)?;
         rustix::fs::fsync(lock.as_fd())?;
-        self.exchange(&lock)?;
+        self.exchange(&lock, NEW)?;
         rustix::fs::renameat(lock.as_fd(), NEW, lock.as_fd(), REPLACED)?;
         rustix::fs::fsync(lock.as_fd())?;
         Ok(())
@@ -235,13 +276,20 @@ impl LayerMount {
     /// A system call failed; the layer is an EROFS file still.
     pub fn to_directory(&self, tree: &Path) -> io::Result<()> {
         let lock = self.lock()?;
-        let _ = rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::empty());
-        rustix::fs::renameat(CWD, tree, lock.as_fd(), NEW)?;
+        // An attempt that was cut off left a directory that was never in use, or the link.
+        let staged = self.directory.join(DIRECTORY);
+        match std::fs::symlink_metadata(&staged) {
+            Ok(found) if found.is_dir() => std::fs::remove_dir_all(&staged)?,
+            Ok(_) => std::fs::remove_file(&staged)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(named(&staged, &error)),
+        }
+        rustix::fs::renameat(CWD, tree, lock.as_fd(), DIRECTORY)?;
         rustix::fs::fsync(lock.as_fd())?;
-        self.exchange(&lock)?;
+        self.exchange(&lock, DIRECTORY)?;
         rustix::fs::fsync(lock.as_fd())?;
-        rustix::fs::unlinkat(lock.as_fd(), NEW, AtFlags::empty())?;
-        rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty())?;
+        rustix::fs::unlinkat(lock.as_fd(), DIRECTORY, AtFlags::empty())?;
+        self.remove_file(&lock)?;
         self.remove_mount()
     }
 
@@ -252,7 +300,12 @@ impl LayerMount {
     pub fn release(&self) -> io::Result<()> {
         let lock = self.lock()?;
         self.remove_mount()?;
-        match rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty()) {
+        self.remove_file(&lock)
+    }
+
+    /// Removes the EROFS file, if there is one.
+    fn remove_file(&self, directory: &OwnedFd) -> io::Result<()> {
+        match rustix::fs::unlinkat(directory, LAYER_FILE, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(named(&self.file(), &error.into())),
         }
@@ -316,9 +369,9 @@ pub fn linked_layers(directory: &Path, tree: &str) -> io::Result<Vec<LayerMount>
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn mount_all(directory: &Path, tree: &str) -> io::Result<MountedLayers> {
+pub fn mount_all(directory: &Path, tree: &str) -> io::Result<MountAllOutcome> {
     let layers = linked_layers(directory, tree)?;
-    let mut result = MountedLayers { layers: layers.len(), ..MountedLayers::default() };
+    let mut result = MountAllOutcome { layers: layers.len(), ..MountAllOutcome::default() };
     let mut devices = None;
     for layer in layers {
         match layer.make_ready_with(&mut devices) {
@@ -349,7 +402,10 @@ pub fn sweep(directory: &Path, tree: &str) -> io::Result<usize> {
         }
     }
     for entry in std::fs::read_dir(&directory)? {
-        if let Err(error) = of(&entry?.path()).remove_replaced() {
+        let layer = of(&entry?.path());
+        if layer.has_replaced()
+            && let Err(error) = layer.lock().and_then(|_lock| layer.remove_replaced())
+        {
             failed = Some(error);
         }
     }
@@ -387,10 +443,7 @@ impl LayerMount {
         if left == LeftTree::Link {
             return Ok(false);
         }
-        match rustix::fs::unlinkat(lock.as_fd(), LAYER_FILE, AtFlags::empty()) {
-            Ok(()) | Err(Errno::NOENT) => {}
-            Err(error) => return Err(named(&self.file(), &error.into())),
-        }
+        self.remove_file(&lock)?;
         self.remove_mount()?;
         drop(lock);
         if left == LeftTree::Removed {
@@ -400,10 +453,19 @@ impl LayerMount {
         Ok(true)
     }
 
-    /// Removes the directory that an EROFS file replaced, if no overlay on this machine has this layer.
+    /// Directories that an EROFS file replaced. The second one has its name if the exchange was cut off.
+    fn replaced(&self) -> impl Iterator<Item = PathBuf> {
+        let paths = [REPLACED, NEW].map(|name| self.directory.join(name));
+        paths.into_iter().filter(|path| std::fs::symlink_metadata(path).is_ok_and(|found| found.is_dir()))
+    }
+
+    fn has_replaced(&self) -> bool {
+        self.replaced().next().is_some()
+    }
+
+    /// Removes the directories that an EROFS file replaced, if no overlay on this machine has this layer.
     fn remove_replaced(&self) -> io::Result<()> {
-        let replaced = self.directory.join(REPLACED);
-        if !std::fs::symlink_metadata(&replaced).is_ok_and(|found| found.is_dir()) {
+        if !self.has_replaced() {
             return Ok(());
         }
         let name = self.directory.file_name().map_or(self.directory.as_path(), Path::new);
@@ -420,7 +482,7 @@ impl LayerMount {
         if overlay_mounts()?.iter().any(|mount| mount.lower.iter().any(is_this)) {
             return Ok(());
         }
-        std::fs::remove_dir_all(replaced)
+        self.replaced().try_for_each(std::fs::remove_dir_all)
     }
 }
 
@@ -517,6 +579,14 @@ fn security_context(directory: &Path) -> Option<String> {
 fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     rustix::fs::open(path, flags, Mode::empty()).map_err(|error| named(path, &io::Error::from(error)))
+}
+
+/// Returns the error for a part of a layer that cannot be opened. A missing one is damage.
+fn missing_or_failed(path: &Path, error: &io::Error) -> LayerError {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LayerError::Damaged(named(path, error)),
+        _ => LayerError::Failed(named(path, error)),
+    }
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {

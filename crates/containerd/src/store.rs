@@ -10,8 +10,8 @@ use async_trait::async_trait;
 use base::layer_mount::LayerRoots;
 use base::lock::Mutex;
 use cri_api::engine::runtime_store::{
-    DamagedLayer, Deposit, FindRuntimeStore, HandlerStore, NamedImage, RuntimeRecord, RuntimeStore, StackedLayer,
-    StoreDetection, UnfinishedDeposit, UnpackedForm,
+    DamagedLayer, Deposit, FindRuntimeStore, HandlerStore, LayerUsage, NamedImage, RuntimeRecord, RuntimeStore,
+    StackedLayer, StoreDetection, UnfinishedDeposit, UnpackedForm,
 };
 use cri_api::{FsInfo, RuntimeService};
 use futures::future::{try_join, try_join_all};
@@ -89,19 +89,24 @@ impl Finder {
     }
 
     /// Returns why new layers in the snapshotter overlayfs, which has its files in `root`, cannot be EROFS files.
-    async fn why_no_files(&self, root: &Path) -> Option<String> {
+    ///
+    /// # Errors
+    /// There is no reliable answer.
+    async fn why_no_files(&self, root: &Path) -> cri_api::Result<Option<String>> {
         let against: ReasonAgainstFiles = match &self.settings.form {
-            RuntimeLayers::Dir => return Some("runtimeLayers is dir".to_owned()),
+            RuntimeLayers::Dir => return Ok(Some("runtimeLayers is dir".to_owned())),
             RuntimeLayers::Erofs => Arc::new(|_: &Path| None),
             RuntimeLayers::Auto(against) => Arc::clone(against),
         };
-        let runtime = match UnixStream::connect(self.client.socket()).await.and_then(|socket| socket.peer_cred()) {
-            Ok(peer) => peer.pid(),
-            Err(error) => return Some(format!("the process of containerd is not known: {error}")),
-        };
-        let root = root.to_owned();
-        let asked = tokio::task::spawn_blocking(move || mounts_unseen(runtime, &root).or_else(|| against(&root)));
-        asked.await.unwrap_or_else(|error| Some(error.to_string()))
+        let peer = UnixStream::connect(self.client.socket()).await.and_then(|socket| socket.peer_cred());
+        let runtime = peer.map_err(|error| of_system("find the process behind", self.client.socket(), &error))?.pid();
+        let asked = root.to_owned();
+        let answer = tokio::task::spawn_blocking(move || match mounts_unseen(runtime, &asked)? {
+            None => Ok(against(&asked)),
+            unseen => Ok(unseen),
+        });
+        let answer = answer.await.map_err(io::Error::other).flatten();
+        answer.map_err(|error| of_system("find out who sees mounts in", root, &error))
     }
 
     /// Finds the snapshotter whose directory is that of the images of CRI.
@@ -128,22 +133,20 @@ impl Finder {
 }
 
 /// Returns why the process cannot see mounts that are made below `root` here, or `None` if it can.
-fn mounts_unseen(process: Option<i32>, root: &Path) -> Option<String> {
+///
+/// # Errors
+/// The mounts cannot be read.
+fn mounts_unseen(process: Option<i32>, root: &Path) -> io::Result<Option<String>> {
     let namespace = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/mnt"));
     let process = process.filter(|process| *process > 0).map(|process| process.to_string());
     if let Some(process) = process
         && let (Ok(own), Ok(other)) = (namespace("self"), namespace(&process))
         && own == other
     {
-        return None;
+        return Ok(None);
     }
-    match base::layer_mount::is_shared(root) {
-        Ok(true) => None,
-        Ok(false) => Some(
-            "mounts of this process are not seen by containerd: it needs bidirectional mount propagation".to_owned(),
-        ),
-        Err(error) => Some(format!("the propagation of mounts is not known: {error}")),
-    }
+    let unseen = "mounts of this process are not seen by containerd: it needs bidirectional mount propagation";
+    Ok((!base::layer_mount::is_shared(root)?).then(|| unseen.to_owned()))
 }
 
 /// Returns the reason if a failed introspection call proves that the server is not containerd: only a server without the call is no
@@ -202,7 +205,7 @@ impl FindRuntimeStore for Finder {
         if let Some(reason) = unreachable(&root, found.await.unwrap_or_else(|error| Err(io::Error::other(error))))? {
             return unsuited(reason);
         }
-        let why = if snapshotter.name == OVERLAYFS { self.why_no_files(&root).await } else { None };
+        let why = if snapshotter.name == OVERLAYFS { self.why_no_files(&root).await? } else { None };
         if let (Some(why), RuntimeLayers::Erofs) = (&why, &self.settings.form) {
             return unsuited(format!(
                 "runtimeLayers is erofs, and EROFS files cannot be the layers of {}: {why}",
@@ -326,9 +329,8 @@ impl RuntimeStore for ContainerdStore {
         self.mounted.damaged_files(repair).await.map_err(failed)
     }
 
-    async fn uncounted_usage(&self) -> cri_api::Result<(u64, u64)> {
-        let failed = |error| of_system("measure the layers in", self.mounted.snapshots(), &error);
-        self.mounted.usage().await.map_err(failed)
+    async fn file_usage(&self) -> cri_api::Result<LayerUsage> {
+        Ok(self.mounted.usage(&self.client).await?)
     }
 
     async fn record(&self, name: &str) -> cri_api::Result<Option<NamedImage>> {
@@ -352,8 +354,11 @@ impl RuntimeStore for ContainerdStore {
     }
 
     async fn snapshot_bytes(&self, name: &str) -> cri_api::Result<u64> {
-        let counted = self.client.snapshot_usage(&self.snapshotter.name, name).await?.bytes;
-        Ok(counted + self.mounted.bytes(&self.client, name).await?)
+        // containerd's own figure is of the moment of the commit: nothing, or the directory that the file has replaced.
+        match self.mounted.bytes(&self.client, name).await? {
+            Some(bytes) => Ok(bytes),
+            None => Ok(self.client.snapshot_usage(&self.snapshotter.name, name).await?.bytes),
+        }
     }
 
     async fn diff_ids(&self, blobs: &[Digest]) -> cri_api::Result<BTreeMap<Digest, Digest>> {

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::engine::runtime_store::{
-    DamagedLayer, FindRuntimeStore, HandlerStore, RuntimeImageFacts, RuntimeStore, StoreDetection, UnpackedForm,
+    DamagedLayer, FindRuntimeStore, HandlerStore, LayerUsage, RuntimeImageFacts, RuntimeStore, StoreDetection,
+    UnpackedForm,
 };
 use cri_api::engine::{ConvertReport, ConvertRequest, ImageLayers};
 use cri_api::{
@@ -487,9 +488,9 @@ impl ImageService for RuntimeImages {
         if let StoreDetection::Fillable(store) = self.find(&mut *self.state.lock().await).await?
             && let Some(images) = info.image_filesystems.first_mut()
         {
-            let (bytes, files) = store.uncounted_usage().await?;
-            images.used_bytes = images.used_bytes.map(|counted| counted.saturating_add(bytes));
-            images.inodes_used = images.inodes_used.map(|counted| counted.saturating_add(files));
+            let LayerUsage { files, bytes, counted_bytes } = store.file_usage().await?;
+            images.used_bytes = images.used_bytes.map(|used| used.saturating_sub(counted_bytes).saturating_add(bytes));
+            images.inodes_used = images.inodes_used.map(|used| used.saturating_add(files));
         }
         Ok(info)
     }

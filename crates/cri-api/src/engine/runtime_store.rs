@@ -106,12 +106,12 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
         Ok(Vec::new())
     }
 
-    /// Returns the bytes on disk of layers that the runtime does not count, and the number of their files.
+    /// Returns the disk usage of layers that are files of ours, which the runtime counts wrongly.
     ///
     /// # Errors
-    /// The directory of the store cannot be read.
-    async fn uncounted_usage(&self) -> Result<(u64, u64)> {
-        Ok((0, 0))
+    /// The runtime did not answer.
+    async fn file_usage(&self) -> Result<LayerUsage> {
+        Ok(LayerUsage::default())
     }
 
     /// Returns the record of a name.
@@ -225,6 +225,17 @@ pub trait RuntimeImageFacts: Send + Sync {
     /// # Errors
     /// The runtime did not answer. Layers converted so far stay converted.
     async fn convert_layers(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>>;
+}
+
+/// Disk usage of layers that are files of ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LayerUsage {
+    /// Number of files.
+    pub files: u64,
+    /// Bytes on disk of the files.
+    pub bytes: u64,
+    /// Bytes that the runtime counts for these layers in its own figures.
+    pub counted_bytes: u64,
 }
 
 /// A layer whose file is damaged.

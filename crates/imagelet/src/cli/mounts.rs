@@ -54,7 +54,7 @@ pub(super) fn run(app: &App, args: &Mounts) -> Outcome {
     let (mut layers, mut failures) = (Vec::new(), 0_usize);
     for (directory, tree) in roots {
         if !directory.exists() {
-            tracing::debug!(directory = %directory.display(), "the directory of layers is gone");
+            tracing::debug!(directory = %directory.display(), "there is no such directory of layers");
             continue;
         }
         let failed = |error: std::io::Error| {

@@ -105,7 +105,7 @@ impl PlacedLayer {
         write_file(&directory.join(NUMBER), file.layer.to_string().as_bytes())?;
         let mount = LayerMount::of(&tree).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
         if PlacedFile::of(file.layer, &mount.file()).is_ok_and(|placed| placed == *file) {
-            return mount.make_ready().map(drop);
+            return mount.make_ready().map(drop).map_err(Into::into);
         }
         let new = directory.join(NEW_FILE);
         match std::fs::remove_file(&new) {
@@ -118,7 +118,7 @@ impl PlacedLayer {
     /// Mounts the layer if it is an EROFS file that is not mounted.
     pub(super) fn make_ready(&self) -> io::Result<()> {
         match (&self.file, LayerMount::of(&self.diff)) {
-            (Some(_), Some(mount)) => mount.make_ready().map(drop),
+            (Some(_), Some(mount)) => mount.make_ready().map(drop).map_err(Into::into),
             _ => Ok(()),
         }
     }

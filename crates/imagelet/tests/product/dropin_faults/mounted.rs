@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::{Harbour, Pushed, differences};
 use crate::support::Imagelet;
+use crate::support::images;
 use crate::support::manifests::{Manifests, Pod};
 use crate::support::process::{eventually, run, tool};
 use crate::support::tree::{self, Tree};
@@ -214,6 +215,8 @@ fn layers_are_converted_both_ways_while_they_are_in_use() {
         assert_eq!(differences(&m.good, &tree::read(&shown)), Vec::<String>::new(), "{context}: in use");
     };
     m.h.ctr(&["images", "mount", &m.app.name, &in_use]);
+    // An attempt that was cut off before its exchange.
+    images::write(&m.linked()[0].join("fs.directory/part"), "part\n");
     m.imagelet.ok(&["convert", "--to", "dir", &m.app.name]);
     assert_eq!((m.linked(), m.mounts()), (Vec::new(), Vec::new()), "directories");
     used("directories");
@@ -272,4 +275,46 @@ fn a_check_finds_damaged_layers_and_the_next_pull_repairs_them() {
     m.ensure();
     m.is_whole("after the repair");
     m.imagelet.ok(&["check"]);
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn converted_layers_count_with_the_bytes_that_they_take() {
+    let m = Mounted::new();
+    m.imagelet.ok(&["rmi", &m.app.name]);
+    let directories = m.h.imagelet.clone().global("--runtime-layers", "dir");
+    directories.ok(&["pull", &m.app.name]);
+    m.imagelet.ok(&["convert", "--to", "erofs", "--all"]);
+    let files: u64 =
+        m.linked().iter().map(|layer| fs::metadata(layer.join("layer.erofs")).expect("a file").len()).sum();
+    assert!(files > 0);
+    // containerd keeps the figure of the directories, and adds up its figures once in a second.
+    eventually("the files count, and not the directories that they replaced", || {
+        let counted = m.image_bytes();
+        (files..files + files / 4).contains(&counted)
+    });
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_failure_to_mount_is_no_damage() {
+    let m = Mounted::new();
+    let layers = m.linked();
+    layers.iter().for_each(|layer| m.unmount(layer));
+    // Without loop devices, nothing can be said about the layers.
+    let unshare = tool("unshare").get_program().display().to_string();
+    let script = "mount --make-private /dev; mount --bind /dev/null /dev/loop-control && exec \"$@\"";
+    let without =
+        m.imagelet.clone().through(&[&unshare, "--mount", "--propagation", "unchanged", "sh", "-c", script, "sh"]);
+    for args in [&["check", "--repair"][..], &["mounts", "--all"], &["pull", &m.app.name]] {
+        let before = m.h.s.registry.requests().len();
+        let done = without.run(args);
+        assert_eq!(done.code, Some(1), "{args:?}: {}{}", done.stdout, done.stderr);
+        assert!(done.stderr.contains("loop-control"), "{args:?}: {}", done.stderr);
+        let asked = m.h.s.registry.requests().split_off(before);
+        assert!(asked.iter().all(|request| !request.contains("/blobs/")), "{args:?}: {asked:?}");
+    }
+    assert!(layers.iter().all(|layer| layer.join("layer.erofs").is_file()));
+    m.imagelet.ok(&["check"]);
+    m.is_whole("with loop devices");
 }
