@@ -35,7 +35,7 @@ pub use introspection::Snapshotter;
 pub use layout::{SnapshotLayout, layout_of};
 pub use lease::{ExistingLease, Lease};
 pub use snapshots::{Mount, Prepared, Snapshot, SnapshotKind, Usage};
-pub use store::{ContainerdStore, Finder, LayerSettings, ReasonAgainstFiles, RuntimeLayers, STAGING_ROOT};
+pub use store::{ContainerdStore, Finder, LayerForm, LayerSettings, ReasonAgainstFiles, STAGING_ROOT};
 
 /// Labels of an object in containerd's store.
 pub type Labels = BTreeMap<String, String>;

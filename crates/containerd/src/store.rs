@@ -35,7 +35,7 @@ const OVERLAYFS: &str = "overlayfs";
 
 /// Form of new layers in containerd's snapshotter overlayfs.
 #[derive(Clone)]
-pub enum RuntimeLayers {
+pub enum LayerForm {
     /// EROFS files, if nothing is against it. The function returns the reason against EROFS files that are mounted by the host, for the
     /// directory of the snapshotter. It blocks.
     Auto(ReasonAgainstFiles),
@@ -49,12 +49,12 @@ pub enum RuntimeLayers {
 #[derive(Clone)]
 pub struct LayerSettings {
     /// Form of new layers.
-    pub form: RuntimeLayers,
+    pub form: LayerForm,
     /// Where directories are recorded whose layers must be mounted after a start of the machine.
     pub roots: LayerRoots,
 }
 
-/// See [`RuntimeLayers::Auto`].
+/// See [`LayerForm::Auto`].
 pub type ReasonAgainstFiles = Arc<dyn Fn(&Path) -> Option<String> + Send + Sync>;
 
 /// Finds the store of the containerd at a socket.
@@ -94,9 +94,9 @@ impl Finder {
     /// There is no reliable answer.
     async fn why_no_files(&self, root: &Path) -> cri_api::Result<Option<String>> {
         let against: ReasonAgainstFiles = match &self.settings.form {
-            RuntimeLayers::Dir => return Ok(Some("runtimeLayers is dir".to_owned())),
-            RuntimeLayers::Erofs => Arc::new(|_: &Path| None),
-            RuntimeLayers::Auto(against) => Arc::clone(against),
+            LayerForm::Dir => return Ok(Some("runtimeLayers is dir".to_owned())),
+            LayerForm::Erofs => Arc::new(|_: &Path| None),
+            LayerForm::Auto(against) => Arc::clone(against),
         };
         let peer = UnixStream::connect(self.client.socket()).await.and_then(|socket| socket.peer_cred());
         let runtime = peer.map_err(|error| of_system("find the process behind", self.client.socket(), &error))?.pid();
@@ -206,7 +206,7 @@ impl FindRuntimeStore for Finder {
             return unsuited(reason);
         }
         let why = if snapshotter.name == OVERLAYFS { self.why_no_files(&root).await? } else { None };
-        if let (Some(why), RuntimeLayers::Erofs) = (&why, &self.settings.form) {
+        if let (Some(why), LayerForm::Erofs) = (&why, &self.settings.form) {
             return unsuited(format!(
                 "runtimeLayers is erofs, and EROFS files cannot be the layers of {}: {why}",
                 root.display()

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use base::layer_mount::{LayerRoots, is_shared};
 use base::lock::Mutex;
-use containerd::{LayerSettings, RuntimeLayers};
+use containerd::{LayerForm, LayerSettings};
 use store::LayerFormat;
 
 use crate::config::Config;
@@ -24,9 +24,9 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_secs(600);
 /// Returns how layers become snapshots of a containerd, by the configuration.
 pub(super) fn layer_settings(config: &Config) -> LayerSettings {
     let form = match config.runtime_layers {
-        LayerFormat::Auto => RuntimeLayers::Auto(Arc::new(why_no_files)),
-        LayerFormat::Dir => RuntimeLayers::Dir,
-        LayerFormat::Erofs | LayerFormat::NestedErofs => RuntimeLayers::Erofs,
+        LayerFormat::Auto => LayerForm::Auto(Arc::new(why_no_files)),
+        LayerFormat::Dir => LayerForm::Dir,
+        LayerFormat::Erofs | LayerFormat::NestedErofs => LayerForm::Erofs,
     };
     LayerSettings { form, roots: LayerRoots::of(&config.root) }
 }
