@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -200,10 +200,13 @@ impl Deposit for ContainerdDeposit {
         Ok(self.snapshot_layers(chain_id).await?)
     }
 
-    async fn begin_exchange(&self, chain_id: &Digest, layer: &LowerLayer) -> cri_api::Result<()> {
-        let name = layer_of(layer).and_then(|layer| layer.name());
-        let labels = name.map(|name| Labels::from([labels::of_directory(&name)])).unwrap_or_default();
-        Ok(self.lease.set_snapshot_labels(&self.snapshotter.name, &chain_id.to_string(), &labels).await?)
+    async fn begin_exchange(&self, chain_id: &Digest, layer: &LowerLayer) -> cri_api::Result<PathBuf> {
+        let (snapshotter, chain) = (&self.snapshotter.name, chain_id.to_string());
+        let place = layer_of(layer).and_then(|layer| Some((layer.name()?, layer.tree().to_owned())));
+        let unnamed = || Error::new(ErrorKind::Invalid, "convert", &chain, "the layer has no directory with a name");
+        let (name, tree) = place.ok_or_else(unnamed)?;
+        self.lease.set_snapshot_labels(snapshotter, &chain, &Labels::from([labels::of_directory(&name)])).await?;
+        Ok(tree)
     }
 
     fn exchange(&self, layer: &LowerLayer, files: &Path) -> io::Result<()> {

@@ -2,11 +2,12 @@
 //! layer is written again from its own files, in a store next to the runtime's, and takes its place in one step. [`crate::RuntimeImages`]
 //! calls it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::File;
 use std::io::BufReader;
 use std::os::fd::AsFd as _;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
 use std::sync::Arc;
 
 use cri_api::engine::runtime_store::{Deposit, LowerLayer, RuntimeStore, UnpackedForm};
@@ -104,10 +105,10 @@ impl Conversion {
                 continue;
             }
             let id: Digest = chain.parse().map_err(|error| Error::new(Kind::Internal, format!("{chain}: {error}")))?;
-            deposit.begin_exchange(&id, &layer).await?;
+            let tree = deposit.begin_exchange(&id, &layer).await?;
             let (staging, target) = (Arc::clone(&self.staging), Arc::clone(deposit));
             let (from, cancelled) = (layer.clone(), token.clone());
-            let work = move || convert_layer(&staging, target.as_ref(), &from, &|| cancelled.is_cancelled());
+            let work = move || convert_layer(&staging, target.as_ref(), (&from, &tree), &|| cancelled.is_cancelled());
             match tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(error.to_string())) {
                 Ok(((bytes, inodes), after)) => {
                     image.layers += 1;
@@ -131,27 +132,18 @@ fn is_of(layer: &LowerLayer, shape: LayerShape) -> bool {
     )
 }
 
-/// Directory of the files of a layer; that of an EROFS file is where it is mounted.
-fn tree_of(layer: &LowerLayer) -> PathBuf {
-    match layer {
-        LowerLayer::Directory(path) => path.clone(),
-        LowerLayer::ErofsFile(path) => path.with_file_name("fs"),
-    }
-}
-
 /// Bytes and inodes on disk.
 type Usage = (u64, u64);
 
-/// Converts one layer. Returns its usage before and after. Blocks.
+/// Converts one layer, whose files are in the directory `tree`. Returns its usage before and after. Blocks.
 fn convert_layer(
     staging: &Store,
     deposit: &dyn Deposit,
-    from: &LowerLayer,
+    (from, tree): (&LowerLayer, &Path),
     cancelled: &(dyn Fn() -> bool + Sync),
 ) -> std::result::Result<(Usage, Usage), String> {
-    let tree = tree_of(from);
     let failed = |error: &dyn std::error::Error| format!("{}: {}", tree.display(), with_causes(error));
-    let directory = File::open(&tree).map_err(|error| failed(&error))?;
+    let directory = File::open(tree).map_err(|error| failed(&error))?;
     let lease = staging.lease();
     let ingest = staging.new_layer(&lease).map_err(|error| failed(&error))?;
     let (read, mut write) = std::io::pipe().map_err(|error| failed(&error))?;
@@ -185,18 +177,16 @@ fn with_causes(error: &dyn std::error::Error) -> String {
 
 /// Returns the bytes and inodes of a file or of a tree.
 fn usage(path: &Path) -> std::io::Result<Usage> {
-    use std::os::unix::fs::MetadataExt as _;
-    let (mut sum, mut left) = ((0, 0), vec![path.to_owned()]);
-    while let Some(path) = left.pop() {
-        let found = std::fs::symlink_metadata(&path)?;
-        // A file with several names counts in parts.
-        sum = (sum.0 + found.blocks() * 512 / found.nlink().max(1), sum.1 + 1);
-        if found.is_dir() {
-            sum.0 += found.blocks() * 512 - found.blocks() * 512 / found.nlink().max(1);
-            for entry in std::fs::read_dir(&path)? {
-                left.push(entry?.path());
-            }
-        }
+    let opened = File::open(path)?;
+    let found = opened.metadata()?;
+    if !found.is_dir() {
+        return Ok((found.blocks() * 512, 1));
     }
-    Ok(sum)
+    let (mut sum, mut linked) = ((0, 0), HashSet::new());
+    let walked = base::walk_tree(opened.into(), |file| {
+        if file.stx_nlink < 2 || linked.insert(file.stx_ino) {
+            sum = (sum.0 + file.stx_blocks * 512, sum.1 + 1);
+        }
+    });
+    walked.map(|()| sum).map_err(std::io::Error::other)
 }

@@ -475,9 +475,13 @@ impl ImageService for RuntimeImages {
             opened.sweep(true).await;
         }
         self.runtime.remove(image).await?;
-        if let StoreDetection::Fillable(store) = self.find(&mut *self.state.lock().await).await?
-            && let Err(error) = store.sweep().await
-        {
+        // The image is removed, whatever becomes of its mounts.
+        let swept = match self.find(&mut *self.state.lock().await).await {
+            Ok(StoreDetection::Fillable(store)) => store.sweep().await,
+            Ok(StoreDetection::Unsuited(_)) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = swept {
             tracing::warn!(%error, "layers of the removed image stay mounted until the next sweep");
         }
         Ok(())

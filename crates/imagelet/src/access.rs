@@ -42,6 +42,11 @@ impl Access {
         self.command == "imagelet serve"
     }
 
+    /// Returns true for a command that removes images from a runtime's store, and needs neither an engine nor a policy for it.
+    pub(crate) fn only_removes(&self) -> bool {
+        self.command == "imagelet rmi"
+    }
+
     /// Returns the access of a command. A command that is not listed may do everything.
     pub(crate) fn of(command: &Command) -> Self {
         let (creates_store, pulls) = match command {

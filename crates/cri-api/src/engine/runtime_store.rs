@@ -439,11 +439,12 @@ pub trait Deposit: Send + Sync {
     /// The runtime did not answer, or its layers cannot be read from outside.
     async fn lower_layers(&self, chain_id: &Digest) -> Result<Vec<LowerLayer>>;
 
-    /// Records that the layer of this chain is about to change its form, so that it is found in either one.
+    /// Records that the layer of this chain is about to change its form, so that it is found in either one. Returns the directory with
+    /// the files of the layer.
     ///
     /// # Errors
-    /// The runtime refused.
-    async fn begin_exchange(&self, chain_id: &Digest, layer: &LowerLayer) -> Result<()>;
+    /// The runtime refused, or the store takes no layers of another form.
+    async fn begin_exchange(&self, chain_id: &Digest, layer: &LowerLayer) -> Result<PathBuf>;
 
     /// Puts durable files in place of those of a layer, in one step, and moves them from `files`. Containers that run keep the files
     /// that they have. Blocks.

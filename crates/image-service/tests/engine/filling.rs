@@ -347,8 +347,8 @@ impl Deposit for OnItsWay {
         Ok(files.map(LowerLayer::Directory).into_iter().collect())
     }
 
-    async fn begin_exchange(&self, _: &Digest, _: &LowerLayer) -> Result<()> {
-        Ok(())
+    async fn begin_exchange(&self, chain_id: &Digest, _: &LowerLayer) -> Result<PathBuf> {
+        Err(Error::new(Kind::Unimplemented, format!("{chain_id}: layers of one form only")))
     }
 
     fn exchange(&self, _: &LowerLayer, _: &Path) -> io::Result<()> {

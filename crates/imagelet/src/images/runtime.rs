@@ -48,7 +48,7 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         if access.reports_engine() {
             tracing::info!(pullEngine = %choice, "pull engine selected for {endpoint}");
         }
-        if !choice.is_embedded && config.pull_engine == PullEngine::Embedded {
+        if !choice.is_embedded && config.pull_engine == PullEngine::Embedded && !access.only_removes() {
             let message = format!("pullEngine is embedded, and {endpoint} cannot be filled: {}", choice.why);
             return Err(Failure::new(Code::Config, message));
         }
@@ -89,6 +89,9 @@ async fn fills(
         .map_err(|error| Failure::caused(Code::Config, format!("endpoint {endpoint}"), &error))?;
     let mut options = engine_options(config, opening.proxies, opening.backs_off, opening.bandwidth, None);
     options.store.command = Some(opening.access.command.clone());
+    if opening.access.only_removes() {
+        options.signature_policy = None;
+    }
     let images = RuntimeImages::open(service, Arc::new(finder), options, config.pull_engine).await;
     images.map(Arc::new).map_err(|error| open_failure(&error))
 }
