@@ -2,7 +2,7 @@
 //! (the view for podman, `<root>/podman`); the images that only CRI-O has are answered by CRI-O. Identifiers are whole image IDs with
 //! `sha256:`; [`CrioIds`](crate::CrioIds) converts them for clients. Called by the binary, for `serve` in front of CRI-O.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -155,13 +155,16 @@ fn filter_with(filter: Option<&ImageFilter>, convert: fn(&ImageSpec) -> ImageSpe
 
 #[async_trait]
 impl ImageService for CrioImages {
-    /// CRI-O lists the images of our store as well, through the view.
+    /// CRI-O lists the images of our store as well, through the view. Images that it pins (of sandboxes, and `pinned_images`) are pinned.
     async fn list_images(&self, filter: Option<&ImageFilter>) -> Result<Vec<Image>> {
         let mut images = self.own.list_images(filter_with(filter, for_store).as_ref()).await?;
         let others = self.runtime.list_images(filter_with(filter, for_crio).as_ref()).await?;
-        let known: BTreeSet<String> = images.iter().map(|image| image.id.clone()).collect();
-        let others = others.into_iter().map(|image| Image { id: whole_id(&image.id), ..image });
-        images.extend(others.filter(|image| !known.contains(&image.id)));
+        let mut others: BTreeMap<String, Image> =
+            others.into_iter().map(|image| (whole_id(&image.id), image)).collect();
+        for image in &mut images {
+            image.pinned |= others.remove(&image.id).is_some_and(|other| other.pinned);
+        }
+        images.extend(others.into_iter().map(|(id, image)| Image { id, ..image }));
         Ok(images)
     }
 

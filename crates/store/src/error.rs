@@ -155,7 +155,7 @@ pub enum StoreError {
         target: PathBuf,
     },
     /// A container of podman shows the image, or a layer that only it has; or an image of podman was built on it.
-    #[error("image {id} is used by podman ({}): remove its containers, and images that were built on it, first", place.display())]
+    #[error("image {id} is used by podman or CRI-O ({}): remove its containers, and images that were built on it, first", place.display())]
     InUseByPodman {
         /// Id of the image.
         id: Digest,

@@ -121,6 +121,13 @@ fn pulls_reach_crio_through_the_view_with_its_ids() {
         status.contains("Pull engine: embedded: it fills the store of imagelet") && status.contains(&line),
         "{status}"
     );
+    // The image of sandboxes is pinned, whichever store has it.
+    let own_pause = image("pause");
+    let own_pause_id = t.pull(&images, &t.push("pause", &own_pause)).expect("pulls");
+    let listed = t.runtime.block_on(images.list_images(None)).expect("a list");
+    let pinned: Vec<String> = listed.into_iter().filter(|image| image.pinned).map(|image| image.id).collect();
+    assert_eq!(sorted(pinned), sorted(vec![pause.clone(), own_pause_id]));
+    t.remove(&images, own_pause.id().hex()).expect("removes");
     // The view stays up to date: a pull without this agent, and a removal.
     t.remove(&images, &built.id().to_string()).expect("removes");
     assert_eq!(t.ids(&images), [pause]);

@@ -178,7 +178,7 @@ fn what_podman_uses_stays() {
     let agent = t.s.imagelet.serve(&t.s.scratch.join("cri.sock"));
     let refused = |why: &str| {
         let said = t.s.imagelet.fails(1, &["rmi", &name]);
-        assert!(said.contains("is used by podman (") && said.contains(why), "{said}");
+        assert!(said.contains("is used by podman or CRI-O (") && said.contains(why), "{said}");
         let said = t.s.imagelet.fails(1, &["podman-store", "--remove"]);
         assert!(said.contains("podman uses layers of it"), "{said}");
         let done = t.s.imagelet.ok(&["gc", "--all-unused", "--min-age", "0s"]);

@@ -128,7 +128,9 @@ impl Images {
                 images.push(image);
             }
         }
-        images
+        // As CRI-O pins the image of sandboxes.
+        let is_pause = |image: &Image| image.repo_tags.iter().any(|tag| tag.contains("/pause:"));
+        images.into_iter().map(|image| Image { pinned: is_pause(&image), ..image }).collect()
     }
 
     fn find(&self, image: &ImageSpec) -> Result<Option<Image>> {
