@@ -2,10 +2,11 @@
 //! directories next to the snapshotter's own; they are moved into prepared snapshots, committed from the lowest up, and
 //! the records are written last.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
@@ -14,12 +15,17 @@ use base::lock::Mutex;
 use cri_api::engine::runtime_store::{
     Deposit, Destination, Documents, LayerFacts, LowerLayer, OpenSlot, Slot, StackedLayer,
 };
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use oci::{Digest, Reference};
+use tokio::sync::OnceCell;
 
 use crate::labels::{self, blob_source};
 use crate::layout::{SnapshotLayout, layer_of};
 use crate::mounted_layers::MountedLayers;
 use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, Snapshotter};
+
+/// Number of snapshots that are prepared at once. containerd's database has one writer; the work beside it overlaps.
+const EARLY_AT_ONCE: usize = 4;
 
 /// An image on its way into containerd's store.
 #[derive(Debug)]
@@ -30,6 +36,8 @@ pub struct ContainerdDeposit {
     mounted: MountedLayers,
     /// Number of the next snapshot that is created to read or to hold another one.
     next: AtomicU64,
+    /// Guards the slots that were opened before their turn, by the chain IDs of their layers.
+    early: Mutex<HashMap<String, Arc<OnceCell<Slot>>>>,
     /// Guards the records that were written, each with the one that it replaced.
     written: Mutex<Vec<(String, Option<ImageRecord>)>>,
 }
@@ -40,7 +48,8 @@ impl ContainerdDeposit {
     pub fn new(lease: Lease, snapshotter: Snapshotter, layout: &'static dyn SnapshotLayout) -> Self {
         let root = snapshotter.root.clone().unwrap_or_default();
         let mounted = MountedLayers::new(&snapshotter.name, &root);
-        Self { lease, snapshotter, layout, mounted, next: AtomicU64::new(0), written: Mutex::default() }
+        let (next, early, written) = (AtomicU64::new(0), Mutex::default(), Mutex::default());
+        Self { lease, snapshotter, layout, mounted, next, early, written }
     }
 
     /// Uses what another deposit has found out about the layers of the snapshotter.
@@ -53,7 +62,8 @@ impl ContainerdDeposit {
     }
 
     async fn prepare(&self, layer: StackedLayer<'_>) -> Result<Slot> {
-        let (chain, parent) = (layer.chain_id.to_string(), layer.parent.map(ToString::to_string).unwrap_or_default());
+        let chain = layer.chain_id.to_string();
+        let parent = layer.parent.filter(|_| !self.snapshotter.rebases).map(ToString::to_string).unwrap_or_default();
         let key = format!("extract-{} {chain}", self.lease.id());
         let name = &self.snapshotter.name;
         let labels = labels::of_layer(layer, &LayerFacts::default());
@@ -75,6 +85,50 @@ impl ContainerdDeposit {
         })
     }
 
+    /// Prepares snapshots before their parents are committed, and keeps the slots for [`ContainerdDeposit::take_slot`].
+    async fn prepare_early(&self, layers: &[StackedLayer<'_>]) -> Result<()> {
+        let cells: Vec<_> = {
+            let mut early = self.early.lock();
+            let cell = |layer: &StackedLayer<'_>| Arc::clone(early.entry(layer.chain_id.to_string()).or_default());
+            layers.iter().map(cell).collect()
+        };
+        let prepare = async |(layer, cell): (&StackedLayer<'_>, Arc<OnceCell<Slot>>)| -> Result<()> {
+            cell.get_or_try_init(|| self.prepare(*layer)).await.map(drop)
+        };
+        stream::iter(layers.iter().zip(cells)).map(Ok).try_for_each_concurrent(EARLY_AT_ONCE, prepare).await
+    }
+
+    /// Returns the slot of a layer: the one that was opened early, unless another client has committed the layer since then.
+    async fn take_slot(&self, layer: StackedLayer<'_>) -> Result<Slot> {
+        let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
+        let early = self.early.lock().remove(&chain);
+        let Some(early) = early else { return self.prepare(layer).await };
+        let slot = early.get_or_try_init(|| self.prepare(layer)).await?.clone();
+        if let Slot::Open(open) = &slot
+            && self.lease.hold_snapshot(name, &chain).await?
+        {
+            self.lease.remove_snapshot(name, &open.key).await?;
+            return self.prepare(layer).await;
+        }
+        Ok(slot)
+    }
+
+    /// Commits a prepared snapshot. A parent that is only given at the commit is verified afterwards: a containerd that does not know
+    /// the field ignores it, and the layers below would be missing from the image.
+    async fn commit_key(&self, slot: &OpenSlot, layer: StackedLayer<'_>, labels: Labels) -> Result<()> {
+        let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
+        let parent = layer.parent.filter(|_| self.snapshotter.rebases).map(ToString::to_string);
+        self.lease.commit(name, &slot.key, &chain, parent.as_deref(), labels).await?;
+        let Some(parent) = parent else { return Ok(()) };
+        let found = self.lease.snapshot(name, &chain).await?;
+        if found.is_some_and(|found| found.parent == parent) {
+            return Ok(());
+        }
+        self.lease.remove_snapshot(name, &chain).await?;
+        let message = format!("the snapshot was committed without its parent {parent}, and was removed");
+        Err(Error::new(ErrorKind::Failed, "Snapshots.Commit", &chain, message))
+    }
+
     async fn commit_snapshot(&self, slot: &OpenSlot, layer: StackedLayer<'_>, facts: &LayerFacts) -> Result<()> {
         let (name, chain) = (&self.snapshotter.name, layer.chain_id.to_string());
         let mut labels = labels::of_layer(layer, facts);
@@ -82,16 +136,14 @@ impl ContainerdDeposit {
             Destination::Directory(tree) => {
                 let linked = LayerMount::of(tree).filter(LayerMount::is_linked);
                 labels.extend(linked.and_then(|layer| layer.name()).map(|name| labels::of_directory(&name)));
-                self.lease.commit(name, &slot.key, &chain, labels).await?;
+                self.commit_key(slot, layer, labels).await?;
                 let parent = layer.parent.map(ToString::to_string).unwrap_or_default();
                 self.mounted.note(&chain, &parent, tree);
                 Ok(())
             }
             // The snapshot was committed before its layer was damaged.
             Destination::DamagedLayer(_) => self.lease.set_snapshot_labels(name, &chain, &labels).await,
-            Destination::ErofsFile(_) | Destination::Present => {
-                self.lease.commit(name, &slot.key, &chain, labels).await
-            }
+            Destination::ErofsFile(_) | Destination::Present => self.commit_key(slot, layer, labels).await,
         }
     }
 
@@ -173,8 +225,15 @@ impl Deposit for ContainerdDeposit {
             && self.mounted.are_ready(&self.lease, &chain).await?)
     }
 
+    async fn open_early(&self, layers: &[StackedLayer<'_>]) -> cri_api::Result<()> {
+        if !self.snapshotter.rebases {
+            return Ok(());
+        }
+        Ok(self.prepare_early(layers).await?)
+    }
+
     async fn open(&self, layer: StackedLayer<'_>) -> cri_api::Result<Slot> {
-        Ok(self.prepare(layer).await?)
+        Ok(self.take_slot(layer).await?)
     }
 
     fn place(&self, layer: &Path, slot: &OpenSlot) -> io::Result<()> {
@@ -256,3 +315,7 @@ impl Deposit for ContainerdDeposit {
         Ok(self.lease.delete(false).await?)
     }
 }
+
+#[cfg(test)]
+#[path = "deposit_tests/mod.rs"]
+mod tests;

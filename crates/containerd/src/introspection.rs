@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use crate::client::answer;
 use crate::{Client, Result, pb};
 
+/// Capability of snapshotters that take the parent of a snapshot at its commit: containerd 2.2 and later.
+const REBASE: &str = "rebase";
 /// Type of the plugins that are snapshotters.
 const SNAPSHOTTER: &str = "io.containerd.snapshotter.v1";
 
@@ -15,6 +17,8 @@ pub struct Snapshotter {
     pub name: String,
     /// Directory of its files; `None`: containerd does not say.
     pub root: Option<PathBuf>,
+    /// True if a snapshot can get its parent at its commit, so that it is prepared before its parent is committed.
+    pub rebases: bool,
     /// Reason for which the snapshotter cannot be used; `None` if it can.
     pub error: Option<String>,
 }
@@ -29,6 +33,7 @@ impl Client {
         let found = answer("Plugins", SNAPSHOTTER, self.introspection().plugins(request)).await?;
         let of = |plugin: pb::introspection::Plugin| Snapshotter {
             root: plugin.exports.get("root").map(PathBuf::from),
+            rebases: plugin.capabilities.iter().any(|capability| capability == REBASE),
             error: plugin.init_err.map(|status| status.message),
             name: plugin.id,
         };

@@ -177,17 +177,25 @@ impl Lease {
         }
     }
 
-    /// Commits `key` as `name`. If another client has committed the name first, our key is removed, and the lease holds the other
+    /// Commits `key` as `name`, on `parent` if that is given: only with a snapshotter that [rebases](crate::Snapshotter::rebases). If another client has committed the name first, our key is removed, and the lease holds the other
     /// one's snapshot.
     ///
     /// # Errors
     /// A call failed; there is neither such a key nor such a name, or the other client's snapshot was collected meanwhile.
-    pub async fn commit(&self, snapshotter: &str, key: &str, name: &str, labels: Labels) -> Result<()> {
+    pub async fn commit(
+        &self,
+        snapshotter: &str,
+        key: &str,
+        name: &str,
+        parent: Option<&str>,
+        labels: Labels,
+    ) -> Result<()> {
         let request = pb::snapshots::CommitSnapshotRequest {
             snapshotter: snapshotter.to_owned(),
             name: name.to_owned(),
             key: key.to_owned(),
             labels,
+            parent: parent.unwrap_or_default().to_owned(),
         };
         let committed = answer("Snapshots.Commit", key, self.snapshots().commit(request)).await;
         let Err(error) = committed else { return Ok(()) };

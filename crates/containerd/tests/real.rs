@@ -128,11 +128,11 @@ async fn image_is_created_and_garbage_collected() {
     let again = lease.prepare(SNAPSHOTTER, "key 1", "", first, of_layer("sha256:d1")).await.expect("prepared again");
     assert_eq!(again, prepared);
     fs::write(below.join("file"), "content").expect("written");
-    lease.commit(SNAPSHOTTER, "key 1", first, of_layer("sha256:d1")).await.expect("committed");
-    lease.commit(SNAPSHOTTER, "key 1", first, of_layer("sha256:d1")).await.expect("the lost answer of a commit");
+    lease.commit(SNAPSHOTTER, "key 1", first, None, of_layer("sha256:d1")).await.expect("committed");
+    lease.commit(SNAPSHOTTER, "key 1", first, None, of_layer("sha256:d1")).await.expect("the lost answer of a commit");
     let prepared = lease.prepare(SNAPSHOTTER, "key 2", first, second, of_layer("sha256:d2")).await.expect("prepared");
     assert_ne!(directory(prepared), below);
-    lease.commit(SNAPSHOTTER, "key 2", second, of_layer("sha256:d2")).await.expect("committed");
+    lease.commit(SNAPSHOTTER, "key 2", second, None, of_layer("sha256:d2")).await.expect("committed");
     let top = client.snapshot(SNAPSHOTTER, second).await.expect("stat").expect("there");
     assert_eq!((top.parent.as_str(), top.kind), (first, SnapshotKind::Committed));
     let found = client.snapshots_with_label(SNAPSHOTTER, DIFF_ID, "sha256:d1").await.expect("list");
@@ -144,7 +144,7 @@ async fn image_is_created_and_garbage_collected() {
     // Another puller was faster: its snapshot counts, and ours goes.
     let loser = lease.prepare(SNAPSHOTTER, "key 4", "", "sha256:other", Labels::new()).await.expect("prepared");
     directory(loser);
-    lease.commit(SNAPSHOTTER, "key 4", first, Labels::new()).await.expect("the other one's commit");
+    lease.commit(SNAPSHOTTER, "key 4", first, None, Labels::new()).await.expect("the other one's commit");
     assert_eq!(client.snapshot(SNAPSHOTTER, "key 4").await.expect("stat"), None);
 
     // Blobs: short, longer than one message, there already.
@@ -250,14 +250,14 @@ async fn existing_snapshot_is_kept_for_its_users() {
     let maker = client.create_lease("maker", expires, Labels::new()).await.expect("created");
     for (key, name) in [("key 1", first), ("key 2", second)] {
         directory(maker.prepare(SNAPSHOTTER, key, "", name, Labels::new()).await.expect("prepared"));
-        maker.commit(SNAPSHOTTER, key, name, Labels::new()).await.expect("committed");
+        maker.commit(SNAPSHOTTER, key, name, None, Labels::new()).await.expect("committed");
     }
     let holder = client.create_lease("holder", expires, Labels::new()).await.expect("created");
     let wanted = holder.prepare(SNAPSHOTTER, "key 3", "", first, Labels::new()).await.expect("prepared");
     assert_eq!(wanted, Prepared::Present);
     // Another puller was faster.
     directory(holder.prepare(SNAPSHOTTER, "key 4", "", "sha256:other", Labels::new()).await.expect("prepared"));
-    holder.commit(SNAPSHOTTER, "key 4", second, Labels::new()).await.expect("the other one's commit");
+    holder.commit(SNAPSHOTTER, "key 4", second, None, Labels::new()).await.expect("the other one's commit");
     assert!(!holder.hold_snapshot(SNAPSHOTTER, "sha256:none").await.expect("stat"));
     maker.delete(true).await.expect("deleted");
     for name in [first, second] {

@@ -402,6 +402,15 @@ pub trait Deposit: Send + Sync {
     /// The runtime did not answer.
     async fn hold(&self, chain_id: &Digest) -> Result<bool>;
 
+    /// Opens the slots of these layers while the layers below them are still missing, for later calls of [`Deposit::open`]. Does
+    /// nothing if the runtime has no such slots.
+    ///
+    /// # Errors
+    /// The runtime refused.
+    async fn open_early(&self, _: &[StackedLayer<'_>]) -> Result<()> {
+        Ok(())
+    }
+
     /// Opens the slot of a layer. The layer below must be present.
     ///
     /// # Errors

@@ -30,7 +30,7 @@ use crate::origin::{Access, Origin, SharedContent};
 use crate::signatures::{FinalCheck, recorded};
 use crate::source::resume;
 use facts::index_type;
-use stack::Stack;
+use stack::{Stack, stacked_layer};
 
 /// The store of a container runtime.
 #[derive(Clone)]
@@ -198,11 +198,14 @@ impl ImageWriter for RuntimeStoreWriter {
             self.deposit.write_documents(&self.documents(&config, top.as_ref())).await.map_err(WriteError::Failed)
         };
         let RuntimeStoreDestination { content, database_turn, .. } = &self.destination;
-        let stack = Stack::new((content, database_turn), &self.deposit, &self.image, chain, present);
-        match futures::try_join!(documents, stack.write(events))? {
-            ((), true) => Ok(()),
+        let is_absent = |place: &usize| !matches!(present[*place], Some(PresentLayer::Runtime { .. }));
+        let absent: Vec<_> = (0..chain.len()).filter(is_absent).map(|place| stacked_layer(&chain, place)).collect();
+        let slots = async { self.deposit.open_early(&absent).await.map_err(WriteError::Failed) };
+        let stack = Stack::new((content, database_turn), &self.deposit, &self.image, &chain, present);
+        match futures::try_join!(documents, slots, stack.write(events))? {
+            ((), (), true) => Ok(()),
             // An image without all of its layers could not start.
-            ((), false) => Err(incomplete()),
+            ((), (), false) => Err(incomplete()),
         }
     }
 

@@ -38,7 +38,7 @@ pub(super) struct Stack<'a> {
     database_turn: &'a Mutex<()>,
     deposit: &'a Arc<dyn Deposit>,
     image: &'a NewImage,
-    chain: Vec<ChainLink>,
+    chain: &'a [ChainLink],
     pieces: Vec<Option<StackPiece>>,
     /// Number of layers, from the lowest up, that the store has.
     done: usize,
@@ -51,7 +51,7 @@ impl<'a> Stack<'a> {
         (content, database_turn): (&'a Content, &'a Mutex<()>),
         deposit: &'a Arc<dyn Deposit>,
         image: &'a NewImage,
-        chain: Vec<ChainLink>,
+        chain: &'a [ChainLink],
         present: Vec<Option<PresentLayer>>,
     ) -> Self {
         let pieces = present.into_iter().map(|layer| layer.map(StackPiece::Present)).collect();
@@ -109,12 +109,6 @@ impl<'a> Stack<'a> {
             }
             LayerEvent::Ready { .. } => {}
         }
-    }
-
-    fn layer(&self, place: usize) -> StackedLayer<'_> {
-        let parent = place.checked_sub(1).map(|below| &self.chain[below].chain_id);
-        let ChainLink { diff_id, chain_id } = &self.chain[place];
-        StackedLayer { diff_id, chain_id, parent }
     }
 
     /// Puts the next layers into the store: fits them to the layers below, syncs once, then moves and commits one after the other.
@@ -194,7 +188,7 @@ impl<'a> Stack<'a> {
     }
 
     async fn put_one(&self, place: usize) -> Written<()> {
-        let layer = self.layer(place);
+        let layer = stacked_layer(self.chain, place);
         if let Some(StackPiece::Present(PresentLayer::Runtime { .. })) = &self.pieces[place] {
             return Ok(());
         }
@@ -273,6 +267,13 @@ impl<'a> Stack<'a> {
         let message = format!("{name}: other images took the layer for the chain {chain_id} again and again");
         WriteError::LayerTaken { chain_id: chain_id.clone(), error: Error::new(Kind::Internal, message) }
     }
+}
+
+/// Returns the layer at this place of a chain.
+pub(super) fn stacked_layer(chain: &[ChainLink], place: usize) -> StackedLayer<'_> {
+    let parent = place.checked_sub(1).map(|below| &chain[below].chain_id);
+    let ChainLink { diff_id, chain_id } = &chain[place];
+    StackedLayer { diff_id, chain_id, parent }
 }
 
 fn to_lower(layer: LowerLayer) -> Lower {
