@@ -31,4 +31,5 @@ pub use index::Index;
 pub use keyring::{Candidates, Keyring, KeyringError, KeyringOptions, Preview};
 pub use node_files::NodeFiles;
 pub use pattern::{BadLocation, PathMatch, Pattern, matches};
+pub use process::end_programs;
 pub use requester::{PullSecret, Requester, ServiceAccount};

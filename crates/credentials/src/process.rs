@@ -2,7 +2,8 @@
 //! helpers are run by it; nothing else of this crate starts a program.
 //!
 //! The program runs in a process group of its own. When the time is up, when it prints too much, and when the caller
-//! cancels, the whole group is killed, including child processes. This module does not parse the output; the part of
+//! cancels, the whole group is killed, including child processes. At the end of this process, [`end_programs`] kills the groups of tasks
+//! that the runtime does not drop in time. This module does not parse the output; the part of
 //! the standard error that it keeps is for users and has been cleaned of secrets.
 
 mod redact;
@@ -14,6 +15,8 @@ use std::path::Path;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
+use base::lock::Mutex;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, ChildStdin, Command};
 use tokio::time::{sleep, timeout};
@@ -86,8 +89,8 @@ pub(crate) async fn run(run: &ProcessSpec<'_>) -> Result<ProcessOutput, RunError
 }
 
 async fn unhurried(run: &ProcessSpec<'_>) -> Result<ProcessOutput, RunError> {
-    let mut group = ProcessGroup(start(run).await?);
-    let child = &mut group.0;
+    let mut group = start(run).await?;
+    let child = &mut group.child;
     let piped = "the pipe was asked for at the start";
     let stdin = child.stdin.take().expect(piped);
     let out = child.stdout.take().expect(piped);
@@ -118,7 +121,21 @@ async fn unhurried(run: &ProcessSpec<'_>) -> Result<ProcessOutput, RunError> {
     Ok(ProcessOutput { status, stdout, stderr, secrets })
 }
 
-async fn start(run: &ProcessSpec<'_>) -> Result<Child, RunError> {
+async fn start(run: &ProcessSpec<'_>) -> Result<ProcessGroup, RunError> {
+    let mut command = command(run);
+    let mut tries = 0;
+    loop {
+        match PROGRAMS.spawn(&mut command) {
+            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
+                tries += 1;
+                sleep(BUSY_PAUSE).await;
+            }
+            result => return result.map_err(RunError::Start),
+        }
+    }
+}
+
+fn command(run: &ProcessSpec<'_>) -> Command {
     #[expect(clippy::disallowed_methods, reason = "the one place that runs the programs which the configuration names")]
     let mut command = Command::new(run.program);
     command
@@ -130,30 +147,72 @@ async fn start(run: &ProcessSpec<'_>) -> Result<Child, RunError> {
         .stderr(Stdio::piped())
         .process_group(0)
         .kill_on_drop(true);
-    let mut tries = 0;
-    loop {
-        match command.spawn() {
-            Err(error) if error.kind() == io::ErrorKind::ExecutableFileBusy && tries < BUSY_TRIES => {
-                tries += 1;
-                sleep(BUSY_PAUSE).await;
-            }
-            result => return result.map_err(RunError::Start),
+    command
+}
+
+/// The programs of this process.
+static PROGRAMS: Programs = Programs::new();
+
+/// Kills the programs that still run, with their child processes, and starts none from now on. To be called at the end of the process: the
+/// runtime may not get to dropping the tasks that wait for them.
+pub fn end_programs() {
+    PROGRAMS.end();
+}
+
+/// Programs that run, each with all that it started.
+struct Programs {
+    /// Guards the leaders of the process groups; `None` after the end.
+    leaders: Mutex<Option<Vec<Pid>>>,
+}
+
+impl Programs {
+    const fn new() -> Self {
+        Self { leaders: Mutex::new(Some(Vec::new())) }
+    }
+
+    /// Starts a program as the leader of a group.
+    fn spawn(&'static self, command: &mut Command) -> io::Result<ProcessGroup> {
+        let mut leaders = self.leaders.lock();
+        let leaders = leaders.as_mut().ok_or_else(|| io::Error::other("this process is ending"))?;
+        let child = command.spawn()?;
+        let leader = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
+        leaders.extend(leader);
+        Ok(ProcessGroup { child, leader, programs: self })
+    }
+
+    fn end(&self) {
+        // Under the lock no group is dropped: a program that nobody has waited for keeps its number.
+        let mut leaders = self.leaders.lock();
+        for leader in leaders.take().unwrap_or_default() {
+            kill(leader);
         }
     }
 }
 
 /// A program and all that it started, killed unless it was waited for.
-struct ProcessGroup(Child);
+struct ProcessGroup {
+    child: Child,
+    leader: Option<Pid>,
+    programs: &'static Programs,
+}
 
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
+        let mut leaders = self.programs.leaders.lock();
+        let Some(leader) = self.leader else { return };
         // As long as the program was not waited for, its number cannot be another's.
-        let number = self.0.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
-        if let Some(leader) = number {
-            // An error means that the group has just ended: there is nothing to kill.
-            let _ = rustix::process::kill_process_group(leader, rustix::process::Signal::KILL);
+        if self.child.id().is_some() {
+            kill(leader);
+        }
+        if let Some(leaders) = leaders.as_mut() {
+            leaders.retain(|other| *other != leader);
         }
     }
+}
+
+fn kill(leader: Pid) {
+    // An error means that the group has just ended: there is nothing to kill.
+    let _ = kill_process_group(leader, Signal::KILL);
 }
 
 /// Writes the input. A child that does not read it is no error: the answer counts.

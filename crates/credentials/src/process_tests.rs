@@ -157,3 +157,28 @@ async fn wait_until_dead(program: &Program, file: &str) {
 async fn until(condition: impl Fn() -> bool) {
     crate::test_support::until(condition).await;
 }
+
+/// The programs of this test: another end would end those of other tests.
+static ENDING: Programs = Programs::new();
+
+#[tokio::test]
+async fn programs_are_killed_at_the_end_of_the_process_although_nothing_drops_them() {
+    let program = program("exec sleep 1000");
+    let environment = [("PATH".into(), "/usr/bin:/bin".into())];
+    let spec = ProcessSpec {
+        program: &program.path,
+        arguments: &[],
+        environment: &environment,
+        input: b"",
+        timeout: LONG,
+        secrets: &[],
+    };
+    let mut group = ENDING.spawn(&mut command(&spec)).expect("starts");
+    let ended = ENDING.spawn(&mut command(&spec)).expect("starts");
+    drop(ended);
+    ENDING.end();
+    let status = watchdog(group.child.wait()).await.expect("waited for");
+    assert_eq!(std::os::unix::process::ExitStatusExt::signal(&status), Some(9), "{status}");
+    let error = ENDING.spawn(&mut command(&spec)).map(drop).expect_err("nothing is started");
+    assert_eq!(error.to_string(), "this process is ending");
+}

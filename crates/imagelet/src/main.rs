@@ -190,6 +190,7 @@ fn run_command(cli: &Cli, process: Process, source: ConfigSource, config: Config
     if let Some(traces) = traces {
         traces.close();
     }
+    credentials::end_programs();
     // Do not wait for a thread that is still reading standard input.
     runtime.shutdown_background();
     progress.finish();

@@ -48,6 +48,8 @@ impl Signals {
         self.code.store(next().await as u8, Ordering::Relaxed);
         self.stop.cancel();
         // The store is crash-safe at every point, so exiting here is no worse than a crash.
-        std::process::exit(i32::from(next().await as u8));
+        let code = next().await;
+        credentials::end_programs();
+        std::process::exit(i32::from(code as u8));
     }
 }
