@@ -41,7 +41,7 @@ nodeName: bench
 pullEngine: $1
 runtimeLayers: $2
 YAML
-  asked run >"$work/imagelet.log" 2>&1 </dev/null &
+  "$imagelet" --root "$root" --config "$work/config.yaml" run >"$work/imagelet.log" 2>&1 </dev/null &
   agent=$!
   until asked metrics >/dev/null 2>&1; do
     kill -0 "$agent" 2>/dev/null || { cat "$work/imagelet.log" >&2; exit 1; }
