@@ -18,7 +18,6 @@ use crate::output::Format;
 Examples:
   imagelet import images.tar.xz
   ssh build podman save app:1 | imagelet import -
-  imagelet import ./layout --image registry.example/app:1
   imagelet import ./layout --image v1 --name registry.example/app:1
   imagelet import ./layout --platform linux/arm64 --platform linux/amd64")]
 pub(crate) struct Import {

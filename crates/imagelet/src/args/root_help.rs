@@ -16,31 +16,29 @@ struct CommandGroup {
 const GROUPS: [CommandGroup; 5] = [
     CommandGroup {
         title: "Images",
-        usual: &["ensure", "pull", "images", "inspect", "rmi", "push", "tag", "import, load", "export, save", "login"],
-        rare: &["untag", "history", "logout"],
+        usual: &["ensure", "pull", "images", "inspect", "rmi", "push", "import, load", "export, save"],
+        rare: &["tag", "untag", "history", "login", "logout", "prune"],
     },
     CommandGroup {
         title: "Pods",
-        usual: &["run", "pods", "describe", "logs", "exec", "events"],
-        rare: &["attach", "port-forward"],
+        usual: &["run", "pods", "describe", "logs", "exec"],
+        rare: &["events", "attach", "port-forward"],
     },
-    CommandGroup { title: "Disk", usual: &["df", "gc", "prune", "pin", "check"], rare: &["unpin", "pins", "convert"] },
+    CommandGroup { title: "Disk", usual: &["df", "gc", "pin"], rare: &["unpin", "pins", "check", "convert"] },
     CommandGroup {
         title: "Agent",
         usual: &["serve", "explain", "status", "top", "config"],
         rare: &["backoff", "metrics", "mounts", "podman-store", "registry", "completion", "version", "help"],
     },
-    CommandGroup { title: "Files", usual: &["ls", "cat", "cp", "mount"], rare: &["unmount"] },
+    CommandGroup { title: "Files", usual: &["ls", "cat", "cp"], rare: &["mount", "unmount"] },
 ];
 
-/// Lines at the end of `-h`.
-const MORE: &str = "\
-`imagelet help COMMAND` has examples, `imagelet --help` all commands and options, `imagelet help settings`
-all settings.";
+/// Line at the end of `-h`.
+const MORE: &str = "More: `imagelet --help`, `imagelet help COMMAND`, `imagelet help settings`.";
 
 /// Replaces clap's list of commands by groups of commands.
 pub(super) fn grouped(mut command: clap::Command, after: &str) -> clap::Command {
-    const HEAD: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{after-help}";
+    const HEAD: &str = "{about-with-newline}\n{usage-heading} {usage}{after-help}";
     command.build();
     let options = command.clone().help_template("Options:\n{options}").after_help("").render_long_help().to_string();
     let (usual, all) = (list(&command, false), list(&command, true));
