@@ -3,8 +3,8 @@
 set -eu
 program=$1
 share=$2/usr/share
-"$program" man "$share/man/man1" >/dev/null
-gzip -9nf "$share"/man/man1/*.1
+"$program" man "$share/man" >/dev/null
+gzip -9nf "$share"/man/man1/*.1 "$share"/man/man5/*.5
 write() {
     mkdir -p "$share/$2"
     "$program" completion "$1" >"$share/$2/$3"

@@ -15,6 +15,7 @@ mod podman_store;
 mod pods;
 mod push;
 mod reach;
+mod root_help;
 mod streaming;
 mod suggest;
 mod topic;
@@ -54,12 +55,12 @@ pub(crate) use watch::Watch;
 
 const AFTER_HELP: &str = "\
 Examples:
-  imagelet ensure -f pod.yaml                   make sure that the images of a pod are on this node
+  imagelet ensure -f pod.yaml                   pull the images of a pod that are missing
   imagelet pull docker.io/library/busybox:1     pull one image
-  imagelet images -o wide                       what is there
-  imagelet gc --dry-run                         which images would go, and why the others stay
+  imagelet images -o wide                       list images
+  imagelet gc --dry-run                         show which images would be removed, and why the others stay
   imagelet -i unix:///run/containerd/containerd.sock images
-  imagelet run --manifests ./pods               keep the pods of a directory running
+  imagelet run --manifests ./pods               run the pods of a directory
   imagelet serve --listen unix:///run/imagelet/imagelet.sock
 
 Exit codes:
@@ -70,9 +71,9 @@ Exit codes:
 `imagelet help settings` shows all settings. Each is a flag, an IMAGELET_… variable and a
 field of the configuration file (see `imagelet config`).";
 
-/// The kubelet's image half as a program of its own: makes sure that the images which pods need are on the node.
+/// Ensures that the images of pods are present on a node, and removes unused images
 #[derive(Debug, Parser)]
-#[command(name = "imagelet", version, after_help = AFTER_HELP, max_term_width = 120, propagate_version = false)]
+#[command(name = "imagelet", version, max_term_width = 120, propagate_version = false)]
 #[command(subcommand_required = true, arg_required_else_help = true, args_override_self = true)]
 pub(crate) struct Cli {
     #[command(flatten)]

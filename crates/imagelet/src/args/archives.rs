@@ -18,7 +18,6 @@ use crate::output::Format;
 Examples:
   imagelet import images.tar.xz
   ssh build podman save app:1 | imagelet import -
-  imagelet import ./layout --image registry.example/app:1
   imagelet import ./layout --image v1 --name registry.example/app:1
   imagelet import ./layout --platform linux/arm64 --platform linux/amd64")]
 pub(crate) struct Import {
@@ -35,7 +34,7 @@ pub(crate) struct Import {
     pub(crate) platforms: ImportPlatforms,
 }
 
-/// Load images from an archive, as podman and docker do
+/// Load images from an archive: `import` with the options of podman and docker
 ///
 /// As `imagelet import`, with their arguments and output.
 #[derive(Debug, Args)]
@@ -124,7 +123,7 @@ pub(crate) struct Export {
     pub(crate) platforms: ExportPlatforms,
 }
 
-/// Save images to an archive, as podman and docker do
+/// Save images to an archive: `export` with the options of podman and docker
 ///
 /// As `imagelet export`, with their arguments: a docker archive unless --format says otherwise, on standard output unless
 /// --output names a file.

@@ -15,6 +15,8 @@ use clap::{Args, Subcommand};
 ///
 /// With --image-endpoint, containers are listed on the same endpoint, or on --runtime-endpoint; while the containers are
 /// unknown, nothing is removed. If an agent holds the store, the agent does the work.
+///
+/// Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -24,12 +26,7 @@ Examples:
   imagelet gc --until-free 20GiB          until 20 GiB are free on the image file system
   imagelet gc --older-than 7d             images that were unused for a week
   imagelet gc --all-unused --now          everything that nothing needs, however young
-  imagelet gc --interrupted               what interrupted pulls left for later ones
-  imagelet gc explain busybox:1           why this image would stay or go
-  imagelet gc containers --dry-run        containers that have ended, and their logs
-  imagelet -i unix:///run/containerd/containerd.sock gc --dry-run
-
-Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove."
+  imagelet gc explain busybox:1           why this image would stay or go"
 )]
 #[command(group(clap::ArgGroup::new("goal").args(["until_free", "older_than", "all_unused", "interrupted"])))]
 pub(crate) struct Gc {

@@ -43,13 +43,13 @@ pub(crate) enum SortKey {
     Tag,
 }
 
-/// Write the manual pages of all commands
+/// Write the manual pages of all commands and of the configuration file
 ///
 /// For packages.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  imagelet man ./man1")]
+#[command(after_help = "Examples:\n  imagelet man ./man")]
 pub(crate) struct ManPages {
-    /// Directory; it is made if it is absent
+    /// Directory of the manual, with man1 and man5; created if it is missing
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: PathBuf,
 }

@@ -55,7 +55,8 @@ pub(crate) struct History {
 
 /// Remove images without a name
 ///
-/// Images that a container uses, that are pinned or kept by a rule stay. Nothing is asked first. For more choice: `imagelet gc`.
+/// Images that a container uses, that are pinned or kept by a rule stay. Nothing is asked first. `prune --all` is `gc --all-unused --now`;
+/// `rmi --all` removes every image.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -74,7 +74,7 @@ pub(crate) struct Pods {
     pub(crate) watch: bool,
 }
 
-/// Show everything about a pod: containers, conditions, volumes, events, and the actions of its last sync
+/// Show a pod: containers, conditions, volumes, events, last sync
 #[derive(Debug, Args)]
 pub(crate) struct Describe {
     /// Name with or without the node behind it, namespace/name, or uid

@@ -111,6 +111,9 @@ pub(crate) fn shown(flag: &str) -> Arg {
     long(setting).hide(false).help_heading(None)
 }
 
+/// Heading of the settings in the help of the program.
+pub(crate) const HEADING: &str = "Settings (`imagelet help settings` shows all)";
+
 /// Settings that the help texts of commands show; the topic `settings` shows all.
 const SHOWN: [&str; 4] = ["root", "image-endpoint", "runtime-endpoint", "log-level"];
 
@@ -140,7 +143,7 @@ fn long(setting: &'static Setting) -> Arg {
         .value_name(setting.value_name.as_str())
         .global(true)
         .hide(!SHOWN.contains(&setting.flag))
-        .help_heading("Settings (`imagelet help settings` shows all)");
+        .help_heading(HEADING);
     if setting.value_name == "BOOL" {
         arg = arg.num_args(0..=1).require_equals(true).default_missing_value("true");
     }

@@ -11,11 +11,22 @@ fn help(path: &[&str]) -> String {
     Imagelet::bare().env("COLUMNS", "100").ok(&[path, &["--help"]].concat())
 }
 
-/// Names in the list of commands of a help text. `help` has no help of its own.
+/// Names in the lists of commands of a help text. `help` has no help of its own.
 fn commands(help: &str) -> Vec<&str> {
-    let list = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    let names = list.filter_map(|line| line.strip_prefix("  ").filter(|line| !line.starts_with(' ')));
-    names.filter_map(|line| line.split(' ').next()).filter(|name| *name != "help").collect()
+    const TITLES: [&str; 6] = ["Commands:", "Images:", "Pods:", "Disk:", "Agent:", "Files:"];
+    let is_title = |line: &&str| !line.starts_with(' ');
+    let mut in_list = false;
+    let mut names = Vec::new();
+    for line in help.lines().filter(|line| !line.is_empty()) {
+        if is_title(&line) {
+            in_list = TITLES.contains(&line);
+        } else if let Some(line) = line.strip_prefix("  ").filter(|line| in_list && !line.starts_with(' ')) {
+            let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+            names.push(first.trim_end_matches(','));
+            names.extend(rest.split(' ').next().filter(|_| first.ends_with(',')));
+        }
+    }
+    names.into_iter().filter(|name| *name != "help").collect()
 }
 
 /// The text cut before each option and each heading.

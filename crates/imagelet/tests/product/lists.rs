@@ -333,13 +333,21 @@ fn help_and_manual_pages_are_readable() {
     let pages = tempfile::tempdir().expect("a directory");
     let written = imagelet.ok(&["man", &pages.path().display().to_string()]);
     for name in ["imagelet", "imagelet-images", "imagelet-gc-explain", "imagelet-settings"] {
-        let path = pages.path().join(format!("{name}.1"));
+        let path = pages.path().join("man1").join(format!("{name}.1"));
         assert!(written.contains(&path.display().to_string()), "{written}");
         let page = fs::read_to_string(&path).expect(name);
         assert!(page.contains(&format!(".TH {name} 1")), "{page}");
     }
-    let page = fs::read_to_string(pages.path().join("imagelet-images.1")).expect("a page");
-    assert!(page.contains("Examples:") && !page.contains("max\\-parallel"), "{page}");
+    let page = fs::read_to_string(pages.path().join("man1/imagelet-images.1")).expect("a page");
+    assert!(page.contains("Examples:") && page.contains("\\-\\-digests"), "{page}");
+    for global in ["max\\-parallel", "\\-\\-root", "\\-\\-config", "\\-\\-progress", "\\-\\-no\\-trunc"] {
+        assert!(!page.contains(global), "{global}:\n{page}");
+    }
+    let page = fs::read_to_string(pages.path().join("man5/imagelet-config.yaml.5")).expect("a page");
+    for text in [".TH imagelet-config.yaml 5", "\\fBmaxParallelImagePulls\\fR \\fIN\\fR", "kind: ImageletConfiguration"]
+    {
+        assert!(page.contains(text), "{text}:\n{page}");
+    }
 }
 
 #[test]
@@ -352,6 +360,7 @@ fn packages_get_pages_and_scripts() {
         "man/man1/imagelet.1.gz",
         "man/man1/imagelet-images.1.gz",
         "man/man1/imagelet-settings.1.gz",
+        "man/man5/imagelet-config.yaml.5.gz",
         "bash-completion/completions/imagelet",
         "zsh/vendor-completions/_imagelet",
         "fish/vendor_completions.d/imagelet.fish",
