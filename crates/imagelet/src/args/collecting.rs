@@ -21,7 +21,7 @@ use clap::{Args, Subcommand};
     after_help = "\
 Examples:
   imagelet gc --dry-run                   what a round would remove, and why everything else stays
-  imagelet gc --until-free 20GiB          until 20 GiB are free on the image file system
+  imagelet gc --until-free 20GB           until 20 GB are free on the image file system
   imagelet gc --older-than 7d             images that were unused for a week
   imagelet gc --all-unused --now          everything that nothing needs, however young
   imagelet gc --interrupted               what interrupted pulls left for later ones
@@ -29,7 +29,8 @@ Examples:
   imagelet gc containers --dry-run        containers that have ended, and their logs
   imagelet -i unix:///run/containerd/containerd.sock gc --dry-run
 
-Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove."
+Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove. A dry run that
+cannot reach its goal is 0."
 )]
 #[command(group(clap::ArgGroup::new("goal").args(["until_free", "older_than", "all_unused", "interrupted"])))]
 pub(crate) struct Gc {
