@@ -35,6 +35,7 @@ mod metrics;
 mod mount;
 mod mounts;
 mod names;
+mod not_started;
 mod pins;
 mod pod_list;
 mod podman_store;
