@@ -44,7 +44,7 @@ impl Repository {
 impl PullSession {
     /// Returns the tags at a host. A list of which a page cannot be fetched is not returned at all.
     async fn tags_at(&self, host: usize) -> Result<BTreeSet<String>, Cause> {
-        let (mut tags, mut query) = (BTreeSet::new(), None);
+        let (mut tags, mut query) = (BTreeSet::new(), None::<String>);
         for _ in 0..MAX_PAGES {
             let (page, next) = self.page_at(host, query.as_deref()).await?;
             for tag in page {
