@@ -302,6 +302,7 @@ impl Deposit for ContainerdDeposit {
             media_type: target.media_type.to_owned(),
             target: target.digest(),
             size: target.bytes.len() as u64,
+            created_at: 0,
             updated_at: 0,
         };
         Ok(self.put_record(&record).await?)

@@ -22,6 +22,8 @@ pub struct ImageRecord {
     pub target: Digest,
     /// Size of the target in bytes.
     pub size: u64,
+    /// Time at which the name was recorded first, in nanoseconds since 1970; containerd sets it.
+    pub created_at: i64,
     /// Time of the last change, in seconds since 1970; containerd sets it.
     pub updated_at: i64,
 }
@@ -37,6 +39,7 @@ impl ImageRecord {
             name: self.name.clone(),
             labels: self.labels.clone(),
             target: Some(target),
+            created_at: None,
             updated_at: None,
         }
     }
@@ -53,9 +56,14 @@ impl ImageRecord {
             media_type: target.media_type,
             target: digest,
             size: u64::try_from(target.size).unwrap_or(0),
+            created_at: image.created_at.map_or(0, nanoseconds),
             updated_at: image.updated_at.map_or(0, |time| time.seconds),
         })
     }
+}
+
+fn nanoseconds(time: pb::types::Timestamp) -> i64 {
+    time.seconds.saturating_mul(1_000_000_000).saturating_add(time.nanos.into())
 }
 
 impl Client {

@@ -393,6 +393,7 @@ impl RuntimeStore for ContainerdStore {
         let of = |record: crate::ImageRecord| RuntimeRecord {
             name: record.name,
             target: record.target,
+            created_at: record.created_at,
             updated_at: record.updated_at,
         };
         Ok(found.into_iter().map(of).collect())

@@ -171,6 +171,7 @@ async fn image_is_created_and_garbage_collected() {
         media_type: "application/vnd.oci.image.config.v1+json".to_owned(),
         target: config.clone(),
         size: 2,
+        created_at: 0,
         updated_at: 0,
     };
     lease.put_image(&record).await.expect("created");

@@ -222,6 +222,11 @@ impl RuntimeImageFacts for CrioImages {
         self.engine.image_layers().await.map(Some)
     }
 
+    /// The list of images has the times of ours.
+    async fn pull_times(&self) -> Result<BTreeMap<String, i64>> {
+        Ok(BTreeMap::new())
+    }
+
     async fn pull_engine(&self) -> String {
         format!("embedded: it fills the store of imagelet, which CRI-O reads ({} in storage.conf)", self.storage_line())
     }

@@ -93,6 +93,15 @@ impl Registries {
         session.check_access().await.map_err(|e| error::one_line(error::from_registry(&e)))
     }
 
+    /// Returns all tags of a repository in its registry, sorted. The tag of `name` does not matter.
+    ///
+    /// # Errors
+    /// Those of the registry; `NotFound` if there is no such repository.
+    pub async fn tags(&self, name: &Reference, auth: Option<RegistryAuth>) -> Result<Vec<String>> {
+        let tags = self.repository(name, auth)?.tags().await;
+        tags.map_err(|e| error::one_line(error::from_registry(&e)))
+    }
+
     /// Asks a registry whether a credential may read an image's manifest.
     ///
     /// # Errors

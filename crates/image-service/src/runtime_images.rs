@@ -367,6 +367,14 @@ impl RuntimeImageFacts for RuntimeImages {
         }
     }
 
+    /// The runtime writes a record of the image ID when an image is pulled, and removes it with the image.
+    async fn pull_times(&self) -> Result<BTreeMap<String, i64>> {
+        let found = self.find(&mut *self.state.lock().await).await?;
+        let StoreDetection::Fillable(store) = found else { return Ok(BTreeMap::new()) };
+        let records = store.records().await?.into_iter().filter(|record| record.created_at > 0);
+        Ok(records.map(|record| (record.name, record.created_at)).collect())
+    }
+
     async fn pull_engine(&self) -> String {
         match self.choice().await {
             Ok(choice) => choice.to_string(),

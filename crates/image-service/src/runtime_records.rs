@@ -62,8 +62,12 @@ mod tests {
     #[test]
     fn records_of_listed_images_are_no_candidates() {
         let target = |text: &str| Digest::sha256(text.as_bytes());
-        let record =
-            |name: &str, of: &str, updated_at| RuntimeRecord { name: name.to_owned(), target: target(of), updated_at };
+        let record = |name: &str, of: &str, updated_at| RuntimeRecord {
+            name: name.to_owned(),
+            target: target(of),
+            created_at: 0,
+            updated_at,
+        };
         let listed =
             [Image { id: "sha256:app".to_owned(), repo_tags: vec!["r.example/app:1".to_owned()], ..Image::default() }];
         let records = vec![

@@ -51,6 +51,8 @@ impl Access {
     pub(crate) fn of(command: &Command) -> Self {
         let (creates_store, pulls) = match command {
             Command::Images(_)
+            | Command::Exists(_)
+            | Command::Tags(_)
             | Command::Inspect(_)
             | Command::Rmi(_)
             | Command::Df

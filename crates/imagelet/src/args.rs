@@ -15,6 +15,7 @@ mod podman_store;
 mod pods;
 mod push;
 mod reach;
+mod remote;
 mod root_help;
 mod streaming;
 mod suggest;
@@ -28,7 +29,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::builder::PossibleValuesParser;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
 use crate::config::NamedFiles;
@@ -48,6 +49,7 @@ pub(crate) use podman_store::PodmanStore;
 pub(crate) use pods::{Describe, Events, Pods, Run, Scope};
 pub(crate) use push::{Login, Logout, Push};
 use reach::ReachArgs;
+pub(crate) use remote::{Exists, Pull, Tags};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
 pub(crate) use topic::ShowSettings;
 pub(crate) use trees::{Cat, Cp, Ls};
@@ -168,11 +170,13 @@ pub(crate) enum Command {
     Ensure(Ensure),
     Pull(Pull),
     Images(Images),
+    Exists(Exists),
+    Tags(Tags),
     Inspect(Inspect),
     Rmi(Rmi),
     /// Show the disk usage of images
     ///
-    /// SIZE is the whole image, UNIQUE is freed when it alone is removed, SHARED is used by other images as well.
+    /// ON DISK is the whole image, FREED becomes free when this image alone is removed, SHARED is used by other images as well.
     Df,
     Gc(Gc),
     Pin(PinArgs),
@@ -242,6 +246,7 @@ impl Command {
             Self::Ensure(args) => args.reach,
             Self::Pull(args) => args.reach,
             Self::Push(args) => args.reach,
+            Self::Tags(args) => args.reach,
             Self::Login(args) => args.reach,
             _ => return image_service::Reach::default(),
         };
@@ -305,34 +310,14 @@ pub(crate) struct Manifests {
     _other_kinds: SkipOtherKinds,
 }
 
-/// Pull images
-///
-/// Asks the registry every time, and fetches what is missing. Prints the image id of each image. Several images are
-/// pulled at the same time; one that fails does not stop the others. Without --creds, the credentials are those of the
-/// node and of `imagelet login`: docker's and podman's files with their helpers, and credential providers; the image is for
-/// every pod then. With --creds, a pod has to show the registry a credential of its own before it may use the image.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  imagelet pull docker.io/library/busybox:1
-  IMAGELET_CREDS=user:password imagelet pull registry.example/team/app:2")]
-pub(crate) struct Pull {
-    /// Image by name, with tag or digest
-    #[arg(required = true, value_name = "IMAGE")]
-    pub(crate) images: Vec<String>,
-    /// Credential for the registry. A variable is better: other users can read the command line
-    #[arg(long, value_name = "USER:PASSWORD", env = "IMAGELET_CREDS", hide_env_values = true, value_parser = ValueParser::from(Creds::parse))]
-    pub(crate) creds: Option<Creds>,
-    #[command(flatten)]
-    pub(crate) reach: ReachArgs,
-}
-
 /// List images
+///
+/// SIZE is the space that the whole image takes on disk, layers that it shares with others included; see `imagelet df` for its own part.
 #[derive(Debug, Args)]
 #[command(visible_alias = "list")]
 pub(crate) struct Images {
     /// Only these images: by name or id; a repository alone means all of its tags
-    #[arg(value_name = "IMAGE")]
+    #[arg(value_name = "IMAGE", value_parser = remote::image)]
     pub(crate) images: Vec<String>,
     #[command(flatten)]
     pub(crate) list: ListArgs,
@@ -346,18 +331,18 @@ pub(crate) struct Images {
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// Image by name or id
-    #[arg(required = true, value_name = "IMAGE")]
+    #[arg(required = true, value_name = "IMAGE", value_parser = remote::image)]
     pub(crate) images: Vec<String>,
 }
 
 /// Remove images
 ///
-/// As in CRI, an image is removed with all its names, whichever name is given. Prints the names and ids that are removed.
-/// An absent image is an error; the others are still removed.
+/// As in CRI, an image is removed with all its names, whichever name is given. A repository without a tag means its only tag. Prints the
+/// names and ids that are removed. An absent image is an error; the others are still removed.
 #[derive(Debug, Args)]
 pub(crate) struct Rmi {
     /// Image by name or id
-    #[arg(required_unless_present = "all", value_name = "IMAGE")]
+    #[arg(required_unless_present = "all", value_name = "IMAGE", value_parser = remote::image)]
     pub(crate) images: Vec<String>,
     /// All images
     #[arg(long, short, conflicts_with = "images")]
@@ -427,7 +412,7 @@ pub(crate) struct Explain {
     #[command(flatten)]
     _other_kinds: SkipOtherKinds,
     /// Image by name
-    #[arg(value_name = "IMAGE", conflicts_with = "files")]
+    #[arg(value_name = "IMAGE", conflicts_with = "files", value_parser = remote::image)]
     pub(crate) images: Vec<String>,
     /// Ask the registry which of the credentials it takes, and helpers and providers for theirs. Nothing is pulled
     #[arg(long)]

@@ -13,6 +13,7 @@ mod df;
 mod ensure;
 mod events;
 mod exec;
+mod exists;
 mod explain;
 mod explain_credentials;
 mod export;
@@ -35,6 +36,7 @@ mod metrics;
 mod mount;
 mod mounts;
 mod names;
+mod not_started;
 mod pins;
 mod pod_list;
 mod podman_store;
@@ -51,6 +53,7 @@ mod run_foreground;
 mod save;
 mod serve;
 mod status;
+mod tags;
 pub(crate) mod target;
 mod top;
 mod tree;
@@ -68,6 +71,8 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Ensure(args) => ensure::run(app, args).await,
         Command::Pull(args) => pull::run(app, args).await,
         Command::Images(args) => images::run(app, args).await,
+        Command::Exists(args) => exists::run(app, args).await,
+        Command::Tags(args) => tags::run(app, args).await,
         Command::Inspect(args) => inspect::run(app, args).await,
         Command::Rmi(args) => rmi::run(app, args).await,
         Command::Df => df::run(app).await,

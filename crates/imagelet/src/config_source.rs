@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use image_service::Reach;
 
-use crate::args::{Cli, Command};
-use crate::config::setting::Given;
+use crate::args::{Cli, Command, Pull};
+use crate::config::setting::{Given, SETTINGS};
 use crate::config::{Config, ConfigError, NamedFiles, Origin};
 use crate::endpoint;
 use crate::environment::Environment;
@@ -33,7 +33,13 @@ impl ConfigSource {
             }
             _ => (false, None),
         };
-        let (files, given) = (cli.global.config(), cli.settings.given());
+        let (files, mut given) = (cli.global.config(), cli.settings.given());
+        if let Command::Pull(Pull { arch: Some(arch), .. }) = &cli.command
+            && let Some(platform) = SETTINGS.iter().find(|setting| setting.flag == "platform")
+        {
+            // The last value counts, so that the flag has precedence over a variable.
+            given.push((platform, Origin::Flag("arch"), format!("linux/{arch}")));
+        }
         Self { files, given, runs, manifests, reach: cli.command.reach() }
     }
 

@@ -115,6 +115,16 @@ impl Failure {
         self
     }
 
+    /// Adds the next command if the disk was full.
+    pub(crate) fn with_space_hint(mut self, error: &cri_api::Error) -> Self {
+        if error.reason().is_some_and(Reason::is_disk_full)
+            && let Some(line) = self.lines.last_mut()
+        {
+            line.push_str("; `imagelet gc --dry-run --all-unused` shows what can be removed");
+        }
+        self
+    }
+
     /// Replaces the exit code.
     pub(crate) fn with_code(self, code: Code) -> Self {
         Self { code, ..self }

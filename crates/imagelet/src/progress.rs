@@ -1,5 +1,5 @@
-//! Progress of pulls on stderr: on a terminal, a bar per layer with rate and remaining time; elsewhere, one log line per change of state.
-//! For display only. Called by `pull` and `ensure`, which pass its sinks to the service.
+//! Progress of pulls and checks on stderr: on a terminal, a bar per layer with rate and remaining time, or one for a check; elsewhere, one
+//! log line per change of state. For display only. Called by `pull`, `ensure` and `check`, which pass its sinks to the service.
 
 mod frame;
 mod painter;
@@ -7,11 +7,14 @@ mod painter;
 use base::lock::Mutex;
 use std::collections::HashMap;
 use std::io::IsTerminal as _;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use cri_api::engine::{CheckProgress, CheckSink};
 use cri_api::{LayerState, ProgressSink, PullEvent};
 use oci::Digest;
 
 use crate::output::units;
+use frame::{CheckView, PullView, View};
 pub(crate) use painter::Painter;
 
 /// The progress that the command line asks for.
@@ -66,8 +69,20 @@ impl Progress {
                 ProgressSink::new(move |event| pull.lock().report(event))
             }
             Self::Bars(bars) => {
-                let shown = bars.begin(image);
+                let shown = bars.begin(View::Pull(PullView::new(image)));
                 ProgressSink::new(move |event| shown.report(event))
+            }
+        }
+    }
+
+    /// Returns a sink for a check of the store.
+    pub(crate) fn check_sink(&self) -> CheckSink {
+        match self {
+            Self::Nothing => CheckSink::default(),
+            Self::Lines => plain_check(),
+            Self::Bars(bars) => {
+                let shown = bars.begin(View::Check(CheckView::default()));
+                CheckSink::new(move |progress| shown.report_check(progress))
             }
         }
     }
@@ -78,6 +93,18 @@ impl Progress {
             bars.finish();
         }
     }
+}
+
+/// Returns a sink that logs a line after every tenth of a check.
+fn plain_check() -> CheckSink {
+    let logged = AtomicU64::new(0);
+    CheckSink::new(move |progress| {
+        let CheckProgress { layers, layers_total, bytes, bytes_total } = progress;
+        let tenth = bytes.saturating_mul(10).checked_div(bytes_total).unwrap_or(0);
+        if logged.fetch_max(tenth, Ordering::Relaxed) < tenth {
+            tracing::info!(bytes, bytes_total, layers, layers_total, "checking");
+        }
+    })
 }
 
 fn word(state: LayerState) -> &'static str {
@@ -103,7 +130,11 @@ impl PlainPull {
         match event {
             PullEvent::Resolved { digest, layers } => {
                 let total: u64 = layers.iter().map(|(_, size)| size).sum();
-                tracing::info!("{image}: resolved to {digest}: {} layers, {}", layers.len(), units::bytes(total));
+                tracing::info!(
+                    "{image}: resolved to {digest}: {}, {}",
+                    units::count(layers.len() as u64, "layer"),
+                    units::bytes(total)
+                );
                 self.sizes = layers.into_iter().collect();
             }
             PullEvent::Resolving

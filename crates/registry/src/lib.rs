@@ -42,6 +42,7 @@ mod session;
 mod sockets;
 mod spare;
 mod stall;
+mod tags;
 mod target;
 mod tls;
 mod token;

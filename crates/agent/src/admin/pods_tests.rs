@@ -124,7 +124,7 @@ impl Rig {
             desired.pods.insert(pod.metadata.uid.clone(), Arc::new(pod));
         }
         let (origin, reason) = ("/m/bad.yaml".to_owned(), "spec: Required value".to_owned());
-        desired.refused.push(RefusedManifest { origin, pod: None, reason });
+        desired.refused.push(RefusedManifest { origin, pod: None, reason, skipped: false });
         self.desired.send_replace(desired);
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use kuberuntime::Phase;
-use kuberuntime::sources::DesiredPods;
+use kuberuntime::sources::{DesiredPods, RefusedManifest};
 use kuberuntime::workers::{PodAgent, PodView, WorkerState};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -86,12 +86,12 @@ pub struct PodList {
     pub metadata: Value,
     /// Pods with their status. Callers that may not change state get a part of the fields.
     pub items: Vec<Value>,
-    /// Refused manifests. A pod of an earlier version of the manifest may keep running.
+    /// Refused manifests, and skipped objects. A pod of an earlier version of the manifest may keep running.
     pub refused: Vec<RefusedPod>,
 }
 
 /// A refused manifest.
-#[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RefusedPod {
     /// Path or URL of the manifest.
@@ -100,6 +100,8 @@ pub struct RefusedPod {
     pub pod: Option<String>,
     /// Reason for the refusal; omitted for callers that may not change state.
     pub reason: String,
+    /// True for objects of kinds that do not run on a node, such as a Deployment: they are skipped, and nothing is wrong with them.
+    pub skipped: bool,
 }
 
 impl PodBoard {
@@ -124,7 +126,10 @@ impl PodBoard {
         let refused: Vec<Value> = desired
             .refused
             .iter()
-            .map(|refused| json!({"origin": refused.origin, "pod": refused.pod, "reason": refused.reason}))
+            .map(|refused| {
+                let RefusedManifest { origin, pod, reason, skipped } = refused;
+                json!({"origin": origin, "pod": pod, "reason": reason, "skipped": skipped})
+            })
             .collect();
         json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items, "refused": refused})
     }
@@ -213,13 +218,13 @@ pub(crate) fn without_secrets(list: &Value) -> Value {
     };
     let items: Vec<Value> = list["items"].as_array().into_iter().flatten().map(pod).collect();
     // Reasons of refusals name fields and their values.
-    let refused = all(list, "refused", &["origin", "pod"]);
+    let refused = all(list, "refused", &["origin", "pod", "skipped"]);
     let refused: Vec<Value> = refused
         .as_array()
         .into_iter()
         .flatten()
         .map(
-            |one| json!({"origin": one["origin"], "pod": one["pod"], "reason": "shown to those who may change things"}),
+            |one| json!({"origin": one["origin"], "pod": one["pod"], "skipped": one["skipped"], "reason": "shown to those who may change things"}),
         )
         .collect();
     json!({"apiVersion": "v1", "kind": "PodList", "metadata": {}, "items": items, "refused": refused})

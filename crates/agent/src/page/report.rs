@@ -132,5 +132,6 @@ fn pods(board: &PodBoard) -> PodReport {
     let first = board.events.last().saturating_sub(EVENTS as u64);
     let mut events = board.events.since(first);
     events.reverse();
+    let refused = refused.into_iter().filter(|refused| !refused.skipped).collect();
     PodReport { pods, refused, events }
 }

@@ -202,6 +202,12 @@ pub trait RuntimeImageFacts: Send + Sync {
     /// The runtime did not answer.
     async fn image_layers(&self) -> Result<Option<ImageLayers>>;
 
+    /// Returns when images were pulled, in nanoseconds since 1970, by image ID. Images whose time the runtime does not record are missing.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn pull_times(&self) -> Result<BTreeMap<String, i64>>;
+
     /// Describes the engine that pulls images, with the reason for the choice.
     async fn pull_engine(&self) -> String;
 
@@ -254,6 +260,8 @@ pub struct RuntimeRecord {
     pub name: String,
     /// Digest of the manifest or index.
     pub target: Digest,
+    /// Time at which it was written first, in nanoseconds since 1970; 0 if the runtime does not record it.
+    pub created_at: i64,
     /// Time of its last change, in seconds since 1970.
     pub updated_at: i64,
 }

@@ -62,6 +62,18 @@ impl GcContext {
         self.service.list_images(None).await.map_err(runtime_error("list images"))
     }
 
+    /// All images with the times of their pulls, as far as they are recorded. CRI does not report the times.
+    pub(super) async fn list_images_with_times(&self) -> Result<Vec<Image>, GcError> {
+        let mut images = self.list_images().await?;
+        if let Some(facts) = self.facts.as_ref().filter(|_| images.iter().any(|image| image.pulled_at.is_none())) {
+            let times = facts.pull_times().await.map_err(runtime_error("list the times of pulls"))?;
+            for image in &mut images {
+                image.pulled_at = image.pulled_at.or_else(|| times.get(&image.id).copied());
+            }
+        }
+        Ok(images)
+    }
+
     /// All containers; none without a runtime.
     pub(super) async fn list_containers(&self) -> Result<Vec<Container>, GcError> {
         match &self.runtime {

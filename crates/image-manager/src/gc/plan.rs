@@ -162,7 +162,7 @@ impl fmt::Display for Because {
             Self::Rule { rule } => write!(f, "kept by rule {rule}"),
             Self::Protected { until } => write!(f, "pulled before its use, and protected until {until}"),
             Self::TooYoung { age: is, min_age } => {
-                write!(f, "here for {}, and images stay for {} at least", age(*is), age(*min_age))
+                write!(f, "pulled {} ago, and images stay for at least {}", age(*is), age(*min_age))
             }
             Self::UsedWithin { idle, limit } => {
                 write!(f, "not used for {}, which is not longer than {}", age(*idle), age(*limit))

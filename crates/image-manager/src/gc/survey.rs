@@ -38,7 +38,7 @@ impl Survey {
         min_age: Option<Duration>,
     ) -> Result<Self, GcError> {
         // Images first: what a container begins to use in between is then seen as used.
-        let images = context.list_images().await?;
+        let images = context.list_images_with_times().await?;
         if images.iter().any(|image| image.id.is_empty()) {
             context.record_event(EventType::Warning, "InvalidImageID", "ImageID is not valid, skipping, ImageID: ");
         }

@@ -4,6 +4,7 @@
 //! make the claims, layer jobs report their progress.
 
 use base::lock::{Mutex, MutexGuard};
+use base::units::bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +61,7 @@ pub(crate) struct SpaceRequirement {
 
 /// The error of a pull that does not fit on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("at least {needed} bytes are needed, {free} bytes are free{}", other_pulls(*.reserved))]
+#[error("{} are needed{}, {} are free", bytes(self.needed_bytes()), other_pulls(*.reserved), bytes(*.free))]
 pub(crate) struct InsufficientSpace {
     /// Bytes that this pull needs.
     needed: u64,
@@ -70,8 +71,8 @@ pub(crate) struct InsufficientSpace {
     reserved: u64,
 }
 
-fn other_pulls(bytes: u64) -> String {
-    if bytes == 0 { String::new() } else { format!(", and other pulls still need {bytes} of them") }
+fn other_pulls(bytes: u64) -> &'static str {
+    if bytes == 0 { "" } else { " for this pull and those in progress" }
 }
 
 impl InsufficientSpace {
@@ -95,13 +96,13 @@ impl SpaceRequirement {
         }
         if error.reason() == Some(Reason::QuotaExceeded) {
             // The file system may have many free bytes that this user or directory must not take: as many more are needed.
-            let message = format!("{}; about {} bytes are needed for all of it", error.message(), self.minimum);
+            let message = format!("{}; {} are needed", error.message(), bytes(self.minimum));
             let needed = self.free.map(|free| free.saturating_add(self.minimum));
             let error = error.with_message(message);
             return needed.into_iter().fold(error, Error::with_needed_bytes);
         }
-        let was_free = self.free.map_or(String::new(), |free| format!(", and {free} bytes were free when it began"));
-        let message = format!("{}; about {} bytes are needed for all of it{was_free}", error.message(), self.bytes);
+        let was_free = self.free.map_or(String::new(), |free| format!(", {} were free", bytes(free)));
+        let message = format!("{}; {} are needed{was_free}", error.message(), bytes(self.bytes));
         error.with_message(message).with_needed_bytes(self.bytes)
     }
 }
@@ -249,7 +250,7 @@ mod tests {
         let error = requirement.add_to(full("layer x: no space left on the file system of /s: write y"));
         assert_eq!(
             error.message(),
-            "layer x: no space left on the file system of /s: write y; about 700 bytes are needed for all of it, and 500 bytes were free when it began"
+            "layer x: no space left on the file system of /s: write y; 700B are needed, 500B were free"
         );
         assert_eq!(error.needed_bytes(), Some(700));
         assert_eq!(SpaceRequirement { bytes: 1, minimum: 1, free: None }.add_to(error.clone()), error, "stated once");
@@ -269,7 +270,7 @@ mod tests {
         );
         for (free, needed) in [(Some(5000), Some(5600)), (None, None)] {
             let error = SpaceRequirement { bytes: 7000, minimum: 600, free }.add_to(error.clone());
-            assert!(error.message().ends_with("; about 600 bytes are needed for all of it"), "{error}");
+            assert!(error.message().ends_with("; 600B are needed"), "{error}");
             assert_eq!(error.needed_bytes(), needed);
         }
     }
@@ -282,10 +283,7 @@ mod tests {
         let mut second = space.claim();
         let error = second.set(blobs(&[("c", 40)]), 100).expect_err("does not fit next to the first");
         assert_eq!(error, InsufficientSpace { needed: 40, free: 100, reserved: 70 });
-        assert_eq!(
-            error.to_string(),
-            "at least 40 bytes are needed, 100 bytes are free, and other pulls still need 70 of them"
-        );
+        assert_eq!(error.to_string(), "110B are needed for this pull and those in progress, 100B are free");
         // Fifty bytes are on the disk: fewer are free, and fewer are reserved.
         space.set_fetched(&Digest::sha256(b"a"), 50);
         second.set(blobs(&[("c", 30)]), 50).expect("fits now");

@@ -247,6 +247,7 @@ impl RuntimeStore for Fake {
         let of = |(name, record): (&String, &Record)| RuntimeRecord {
             name: name.clone(),
             target: record.named.target.clone(),
+            created_at: 0,
             updated_at: 0,
         };
         Ok(state.records.iter().map(of).collect())

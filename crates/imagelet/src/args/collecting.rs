@@ -16,14 +16,15 @@ use clap::{Args, Subcommand};
 /// With --image-endpoint, containers are listed on the same endpoint, or on --runtime-endpoint; while the containers are
 /// unknown, nothing is removed. If an agent holds the store, the agent does the work.
 ///
-/// Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove.
+/// Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove. A dry run that cannot
+/// reach its goal is 0.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
   imagelet gc --dry-run                   what a round would remove, and why everything else stays
-  imagelet gc --until-free 20GiB          until 20 GiB are free on the image file system
+  imagelet gc --until-free 20GB           until 20 GB are free on the image file system
   imagelet gc --older-than 7d             images that were unused for a week
   imagelet gc --all-unused --now          everything that nothing needs, however young
   imagelet gc explain busybox:1           why this image would stay or go"

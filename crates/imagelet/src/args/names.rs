@@ -14,7 +14,7 @@ Examples:
   imagelet tag 3b1e registry.example/team/app:2 registry.example/team/app:latest")]
 pub(crate) struct Tag {
     /// Image by name or id
-    #[arg(value_name = "IMAGE")]
+    #[arg(value_name = "IMAGE", value_parser = super::remote::image)]
     pub(crate) image: String,
     /// New name; without a tag, latest
     #[arg(value_name = "NAME", required = true, num_args = 1..)]
@@ -32,7 +32,7 @@ Examples:
   imagelet untag 3b1e")]
 pub(crate) struct Untag {
     /// Image by name or id
-    #[arg(value_name = "IMAGE")]
+    #[arg(value_name = "IMAGE", value_parser = super::remote::image)]
     pub(crate) image: String,
     /// Name to take [default: all]
     #[arg(value_name = "NAME")]
@@ -49,7 +49,7 @@ Examples:
   imagelet history --no-trunc -o json busybox:1")]
 pub(crate) struct History {
     /// Image by name or id
-    #[arg(value_name = "IMAGE")]
+    #[arg(value_name = "IMAGE", value_parser = super::remote::image)]
     pub(crate) image: String,
 }
 

@@ -1,8 +1,10 @@
 //! The arguments of the commands that stream to containers. See [`super`].
 
+use std::ffi::OsString;
 use std::net::IpAddr;
 
 use clap::Args;
+use clap::error::ErrorKind;
 
 use crate::config::flags::WithoutI;
 
@@ -25,7 +27,8 @@ pub(crate) struct ThePod {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  imagelet exec web -- cat /etc/hosts
+  imagelet exec web hostname
+  imagelet exec web -- cat -n /etc/hosts
   imagelet exec -it shop/web -c app -- sh
   tar c site | imagelet exec -i web -- tar x -C /srv")]
 pub(crate) struct Exec {
@@ -40,11 +43,37 @@ pub(crate) struct Exec {
     /// Allocate a terminal; only together with -i
     #[arg(long, short)]
     pub(crate) tty: bool,
-    /// Program and arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
-    pub(crate) command: Vec<String>,
+    /// Program and arguments without `--`
+    #[arg(hide = true, conflicts_with = "command", value_name = "COMMAND")]
+    plain: Vec<String>,
+    /// Program and arguments; `--` may be left out if they contain no flag
+    #[arg(last = true, required_unless_present = "plain", value_name = "COMMAND")]
+    command: Vec<String>,
     #[command(flatten)]
     pub(crate) without_i: WithoutI,
+}
+
+impl Exec {
+    /// Returns the command to run in the container.
+    pub(crate) fn command(&self) -> &[String] {
+        if self.plain.is_empty() { &self.command } else { &self.plain }
+    }
+
+    /// Checks that no flag follows a command without `--`: it may be one of imagelet or one of the command. `words` is the command line.
+    ///
+    /// # Errors
+    /// The error for the user.
+    pub(super) fn check(&self, words: &[OsString]) -> Result<(), clap::Error> {
+        if self.plain.is_empty() || words.ends_with(&self.plain.iter().map(OsString::from).collect::<Vec<_>>()) {
+            return Ok(());
+        }
+        let plain = self.plain.join(" ");
+        let message = format!(
+            "a flag after `{plain}` may be one of imagelet or one of the command\n\n  \
+             tip: add `--` before the command: imagelet exec POD -- {plain} …\n"
+        );
+        Err(clap::Error::raw(ErrorKind::ArgumentConflict, message))
+    }
 }
 
 /// Attach to the process of a container
@@ -116,7 +145,37 @@ impl Ports {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
+    use crate::args::{Cli, Command};
+
+    #[test]
+    fn commands_need_two_dashes_only_before_flags() {
+        let parse = |line: &str| -> Result<Exec, clap::Error> {
+            let words: Vec<OsString> = std::iter::once("imagelet").chain(line.split(' ')).map(OsString::from).collect();
+            let Command::Exec(exec) = Cli::try_parse_from(&words)?.command else { panic!("{line}") };
+            exec.check(&words).map(|()| exec)
+        };
+        for (line, want) in [
+            ("exec web sh", vec!["sh"]),
+            ("--root /r -r unix:///x -q exec -it -c app web ls /", vec!["ls", "/"]),
+            ("exec web -it sh", vec!["sh"]),
+            ("exec web -- ls -l", vec!["ls", "-l"]),
+            ("exec web -c app -- sh -c app", vec!["sh", "-c", "app"]),
+            ("exec web tar x -", vec!["tar", "x", "-"]),
+        ] {
+            let exec = parse(line).expect(line);
+            assert_eq!((exec.pod.pod.as_str(), exec.command().join(" ")), ("web", want.join(" ")), "{line}");
+        }
+        for line in ["exec web sh -c app", "exec web sh -it", "exec web sh --root /r", "exec web grep -q a"] {
+            let error = parse(line).expect_err(line).to_string();
+            assert!(error.contains("may be one of imagelet") && error.contains("exec POD -- "), "{error}");
+        }
+        for line in ["exec web", "exec web ls -l", "exec web sh -- -c x"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
 
     #[test]
     fn ports_are_read() {

@@ -20,27 +20,47 @@ fn suggestions_fit() {
         ("rm x", "`imagelet rmi IMAGE` removes an image; a pod ends when its manifest is removed"),
         (
             "search x",
-            "registries have no common search: `podman search TERM` asks Docker Hub, `skopeo list-tags docker://REPOSITORY` a repository",
+            "registries have no common search: `podman search TERM` asks Docker Hub, `imagelet tags REPOSITORY` lists the tags of a repository",
         ),
-        ("image ls", "commands about images stand alone: `imagelet images`, `inspect`, `pull`, `push`, `tag`, `rmi`"),
-        ("pul x", "there is pull"),
-        ("imagse", "there is images"),
-        ("inpsect x", "there is inspect"),
-        ("pull --format x", "-o json, -o jsonpath=TEMPLATE or -o custom-columns=NAME:PATH"),
-        ("images --filtre x", "there is --filter"),
-        ("images --no-trnc", "there is --no-trunc"),
-        ("images --rooot x", "there is --root"),
-        ("pull --max-paralel-image-pulls=2 x", "there is --max-parallel-image-pulls"),
-        ("images -a", "all images are listed"),
+        ("image ls", IMAGE_COMMANDS),
+        ("image exists x", IMAGE_COMMANDS),
+        ("pul x", "a similar command exists: pull"),
+        ("imagse", "a similar command exists: images"),
+        ("inpsect x", "a similar command exists: inspect"),
+        ("pull --format x", GO_TEMPLATES),
+        ("images --filtre x", "a similar flag exists: --filter"),
+        ("images --no-trnc", "a similar flag exists: --no-trunc"),
+        ("images --rooot x", "a similar flag exists: --root"),
+        ("pull --max-paralel-image-pulls=2 x", "a similar flag exists: --max-parallel-image-pulls"),
+        ("images -a", "everything is listed without it"),
+        ("ps -a", "everything is listed without it"),
+        ("images --arch arm64", "--platform OS/ARCH, for example --platform linux/arm64"),
+        (
+            "pull --policy missing x",
+            "`imagelet pull` asks the registry each time; `imagelet ensure -f FILE` follows pull policies",
+        ),
+        ("inspect -f {{.Id}} x", GO_TEMPLATES),
+        ("rmi -f x", "removals need no confirmation"),
+        ("run --rm busybox sh", RUN_PODS),
+        ("run -v /a:/b busybox", RUN_PODS),
+        (
+            "diff x",
+            "`imagelet history IMAGE` lists the layers of an image, `imagelet ls -R LAYER` the files of a layer",
+        ),
+        ("kube play x.yaml", "`imagelet run -f FILE` runs the pods of a manifest, as `podman kube play` does"),
+        ("version --json", "-o json"),
+        ("events --since 1h", "all recent events are listed, the oldest first; --watch waits for more"),
         ("df --digests", "`imagelet images --digests`"),
         ("run nginx", "manifests are named with -f FILE"),
-        ("gc explian", "there is explain"),
-        ("backoff rest", "there is reset"),
+        ("gc explian", "a similar command exists: explain"),
+        ("backoff rest", "a similar command exists: reset"),
+        ("exec web ls -l", "if -l is a flag of the command to run, add `--` before that command"),
+        ("exec --contaner app web sh", "a similar flag exists: --container"),
     ];
     for (line, want) in cases {
         assert_eq!(tip(line).as_deref(), Some(want), "{line}");
     }
-    for line in ["frobnicate", "images --frobnicate", "images -y", "xy"] {
+    for line in ["frobnicate", "images --frobnicate", "images -y", "xy", "pods --filter x=y", "rmi --filter x=y"] {
         assert_eq!(tip(line), None, "{line}");
     }
 }
@@ -141,5 +161,5 @@ fn suggestions_fit_the_command() {
     assert_eq!(tip("images --username ada"), None);
     assert_eq!(tip("save --no-headers x"), None);
     assert_eq!(tip("pods --no-headers").as_deref(), Some("-o name or -q print no titles"));
-    assert_eq!(tip("push --authfile f x").as_deref(), Some("--docker-config-path FILE says where credentials are"));
+    assert_eq!(tip("push --authfile f x").as_deref(), Some("--docker-config-path FILE names a file with credentials"));
 }

@@ -21,12 +21,12 @@ Examples:
   imagelet ls -R busybox:1 | grep passwd
   imagelet ls -R -o wide sha256:5d0d…        one layer, and which layer each entry is from")]
 pub(crate) struct Ls {
-    /// Image by name or id, or a layer by its digest
+    /// Image by name or id, or a layer by its digest; IMAGE:PATH is the same as IMAGE PATH
     #[arg(value_name = "IMAGE|LAYER")]
-    pub(crate) image: String,
-    /// Path to list
-    #[arg(value_name = "PATH", default_value = "/")]
-    pub(crate) path: OsString,
+    pub(crate) image: OsString,
+    /// Path to list [default: /]
+    #[arg(value_name = "PATH")]
+    pub(crate) path: Option<OsString>,
     /// With mode, links, owner, group, size, time, and targets of symbolic links
     #[arg(short)]
     pub(crate) long: bool,
@@ -41,13 +41,14 @@ pub(crate) struct Ls {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  imagelet cat docker.io/library/busybox:1 /etc/passwd")]
+  imagelet cat docker.io/library/busybox:1 /etc/passwd
+  imagelet cat busybox:1:/etc/passwd")]
 pub(crate) struct Cat {
-    /// Image by name or id, or a layer by its digest
+    /// Image by name or id, or a layer by its digest; IMAGE:PATH for a single file
     #[arg(value_name = "IMAGE|LAYER")]
-    pub(crate) image: String,
+    pub(crate) image: OsString,
     /// Files
-    #[arg(value_name = "PATH", required = true)]
+    #[arg(value_name = "PATH")]
     pub(crate) paths: Vec<OsString>,
 }
 
@@ -66,12 +67,15 @@ Examples:
   imagelet cp busybox:1:/. ./rootfs
   imagelet cp busybox:1:/etc - | tar -t")]
 pub(crate) struct Cp {
-    /// Image by name or id, or a layer by its digest, and a path in it
+    /// Image by name or id, or a layer by its digest, and a path in it; may also be given as two words, IMAGE PATH
     #[arg(value_name = "IMAGE:PATH")]
     pub(crate) source: OsString,
     /// Destination; `-` writes a tar stream to standard output, with owners and devices as the image has them
     #[arg(value_name = "DEST|-", value_hint = ValueHint::AnyPath)]
     pub(crate) target: PathBuf,
+    /// The destination, if image and path are two words
+    #[arg(hide = true, value_hint = ValueHint::AnyPath)]
+    pub(crate) target_of_two: Option<PathBuf>,
     /// Copy the target of a symbolic link at PATH, and not the link
     #[arg(short = 'L', long)]
     pub(crate) follow_link: bool,

@@ -65,7 +65,13 @@ pub(crate) fn command() -> clap::Command {
 
 /// Parses the command line of this process. Exits the process on `--help` and on wrong usage.
 pub(crate) fn read(words: &[OsString]) -> Cli {
-    Cli::of_one_command(words).unwrap_or_else(|| parse(words))
+    let cli = Cli::of_one_command(words).unwrap_or_else(|| parse(words));
+    if let super::Command::Exec(exec) = &cli.command
+        && let Err(error) = exec.check(words)
+    {
+        error.exit()
+    }
+    cli
 }
 
 fn parse(words: &[OsString]) -> Cli {

@@ -1,10 +1,11 @@
 //! `imagelet cat`: files of an image or a layer on standard output, without mounting it.
 
 use std::io::{ErrorKind, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 
 use store::view::View;
 
-use super::tree::{self, failure};
+use super::tree::{self, FileName, failure, image_name};
 use crate::app::App;
 use crate::args::Cat;
 use crate::exit::{Code, Failure, Outcome};
@@ -13,13 +14,20 @@ use crate::exit::{Code, Failure, Outcome};
 const BUFFER: usize = 256 << 10;
 
 pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
-    let open = tree::open(app, &format!("cat {}", args.image), &args.image).await?;
-    let paths = args.paths.clone();
+    let (image, paths) = match FileName::split_absolute(&args.image) {
+        Some(file) if args.paths.is_empty() => (file.image, vec![file.path]),
+        _ => (image_name(&args.image)?, args.paths.iter().map(|path| path.as_bytes().to_vec()).collect()),
+    };
+    if paths.is_empty() {
+        let example = "for example: imagelet cat busybox:1 /etc/passwd";
+        return Err(Failure::usage(format!("cat {image}: a path in the image is missing, {example}")));
+    }
+    let open = tree::open(app, &format!("cat {image}"), &image).await?;
     let write = move || {
         let mut failures = Vec::new();
         let mut buffer = vec![0; BUFFER];
         for path in &paths {
-            match write(&open.view, path.as_encoded_bytes(), &mut buffer) {
+            match write(&open.view, path, &mut buffer) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(failure) => failures.push(failure),

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use agent::api::gc::NamedImage;
 use cri_api::engine::runtime_store::DamagedLayer;
-use cri_api::engine::{
-    CheckProgress, CheckReport, CheckRequest, CheckSink, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls,
-};
+use cri_api::engine::{CheckReport, CheckRequest, LayerShape, LayerShapes, ProblemKind, UnfinishedPulls};
 use serde::Serialize;
 
 use crate::app::App;
@@ -67,14 +65,13 @@ impl Checked {
 
     /// Returns the lines after the table.
     fn lines(&self) -> Vec<String> {
-        let plural = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        let (layers, images) = (plural(self.layers_checked, "layer"), plural(self.images_checked, "image"));
+        let (layers, images) = (units::count(self.layers_checked, "layer"), units::count(self.images_checked, "image"));
         let bytes = units::bytes(self.bytes_checked);
         let found = self.problems.len();
         let verdict = match (found, found - self.remaining()) {
             (0, _) => "everything is as it should be".to_owned(),
-            (found, 0) => plural(found as u64, "problem"),
-            (found, repaired) => format!("{}, {repaired} repaired", plural(found as u64, "problem")),
+            (found, 0) => units::count(found as u64, "problem"),
+            (found, repaired) => format!("{}, {repaired} repaired", units::count(found as u64, "problem")),
         };
         let mut lines = vec![format!("Checked {layers} ({bytes}) and {images}: {verdict}.")];
         if !self.incomplete_images.is_empty() {
@@ -154,7 +151,8 @@ pub(super) async fn run(app: &App, args: &Check) -> Outcome {
     let report = match of_runtime {
         Some((hidden, damaged)) => runtime_report(hidden, damaged, args.repair),
         None => {
-            let report = app.engine("check").await?.check_images(&request, &progress()).await;
+            let report = app.engine("check").await?.check_images(&request, &app.progress.check_sink()).await;
+            app.progress.finish();
             report.map_err(|error| Failure::call("check the store", &error))?
         }
     };
@@ -202,18 +200,6 @@ fn runtime_report(hidden: Vec<String>, damaged: Vec<DamagedLayer>, repaired: boo
     };
     let problems = hidden.into_iter().map(problem).chain(damaged.into_iter().map(of_layer)).collect();
     CheckReport { problems, ..CheckReport::default() }
-}
-
-/// Returns a sink that logs a line after every tenth of the work.
-fn progress() -> CheckSink {
-    let logged = std::sync::atomic::AtomicU64::new(0);
-    CheckSink::new(move |progress| {
-        let CheckProgress { layers, layers_total, bytes, bytes_total } = progress;
-        let tenth = bytes.saturating_mul(10).checked_div(bytes_total).unwrap_or(0);
-        if logged.fetch_max(tenth, std::sync::atomic::Ordering::Relaxed) < tenth {
-            tracing::info!(bytes, bytes_total, layers, layers_total, "checking");
-        }
-    })
 }
 
 #[cfg(test)]

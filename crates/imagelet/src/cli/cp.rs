@@ -12,7 +12,7 @@ use store::destination::{self, Destination};
 use store::view::copy::{Copied, CopyOptions};
 use store::view::{Kind, Node, View, ViewError};
 
-use super::tree::{self, failure};
+use super::tree::{self, FileName, failure};
 use crate::app::App;
 use crate::args::Cp;
 use crate::exit::{Code, Failure, Outcome};
@@ -40,17 +40,21 @@ struct CopyTarget {
 }
 
 pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
-    let (image, source) = split(&args.source)?;
-    let to_stdout = args.target.as_os_str() == "-";
+    let (file, target) = match &args.target_of_two {
+        Some(target) => (FileName::of_words(&args.source, args.target.as_os_str())?, target.clone()),
+        None => (FileName::split(&args.source).ok_or_else(|| no_path(&args.source))?, args.target.clone()),
+    };
+    let FileName { image, path: source } = file;
+    let to_stdout = target.as_os_str() == "-";
     if to_stdout && std::io::stdout().is_terminal() {
         return Err(Failure::usage(
             "an archive is not for a terminal: send standard output to a file or to tar".to_owned(),
         ));
     }
-    let open = tree::open(app, &format!("cp {}", args.source.display()), &image).await?;
+    let shown = format!("{image}:{}", String::from_utf8_lossy(&source));
+    let open = tree::open(app, &format!("cp {shown}"), &image).await?;
     let privileged = app.environment.privileged;
-    let (target, follow, stop) = (args.target.clone(), args.follow_link, app.stop.clone());
-    let shown = args.source.display().to_string();
+    let (follow, stop) = (args.follow_link, app.stop.clone());
     let work = move || {
         let context = format!("cp {shown}");
         let node = open.view.resolve(&source, follow).map_err(|error| failure(&context, &error))?;
@@ -104,6 +108,11 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
         Ok(())
     };
     tree::blocking("cp", work).await
+}
+
+fn no_path(text: &OsStr) -> Failure {
+    let text = text.display();
+    Failure::usage(format!("cp {text}: a path in the image is missing: IMAGE:PATH DEST, for example busybox:1:/bin ."))
 }
 
 /// Splits a path into its directory and its name.
@@ -163,25 +172,6 @@ fn archive(view: &View, node: &Node, source: &[u8], context: &str, cancelled: &d
 /// Returns true if the content of a directory is copied, and not the directory under its name.
 fn is_content(source: &[u8], name: &[u8]) -> bool {
     name.is_empty() || source.ends_with(b"/.") || source == b"."
-}
-
-/// Splits `IMAGE:PATH` into image and path. An image's name may contain colons, but none directly before a slash.
-fn split(text: &OsStr) -> Outcome<(String, Vec<u8>)> {
-    let bytes = text.as_bytes();
-    let colon = bytes.windows(2).position(|pair| pair == b":/").or_else(|| {
-        // The path has no leading slash: use the last colon, if an image is before it.
-        bytes.iter().rposition(|byte| *byte == b':')
-    });
-    let usage = || {
-        let text = text.display();
-        Failure::usage(format!("{text}: what to copy is IMAGE:PATH, for example docker.io/library/busybox:1:/bin"))
-    };
-    let (image, path) = bytes.split_at(colon.filter(|colon| *colon > 0).ok_or_else(usage)?);
-    let image = std::str::from_utf8(image).map_err(|_| usage())?;
-    if path.len() < 2 {
-        return Err(usage());
-    }
-    Ok((image.to_owned(), path[1..].to_vec()))
 }
 
 /// Returns the target of a copy. An existing directory receives the source under its name, or the source's content if its path ends in

@@ -18,10 +18,21 @@ fn image_and_path_are_split() {
         ("busybox:", None),
     ];
     for (text, want) in cases {
-        let got = split(OsStr::new(text)).ok();
-        let want = want.map(|(image, path)| (image.to_owned(), path.as_bytes().to_vec()));
+        let got = FileName::split(OsStr::new(text));
+        let want = want.map(|(image, path)| FileName { image: image.to_owned(), path: path.as_bytes().to_vec() });
         assert_eq!(got, want, "{text}");
     }
+}
+
+#[test]
+fn an_image_with_a_tag_has_no_path() {
+    let is_split = |text: &str| FileName::split_absolute(OsStr::new(text)).is_some();
+    assert!(is_split("busybox:/bin/sh") && is_split("localhost:5000/a/b:1:/etc"));
+    for text in ["busybox", "busybox:1", "localhost:5000/a/b:1", "sha256:0123"] {
+        assert!(!is_split(text), "{text}");
+    }
+    let twice = FileName::of_words(OsStr::new("busybox:/bin"), OsStr::new("/etc")).expect_err("two paths");
+    assert_eq!(twice.code(), Code::Usage);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use agent::node::board::SyncState;
+use agent::node::board::{RefusedPod, SyncState};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,7 +25,17 @@ struct Detail {
 }
 
 pub(super) async fn run(app: &App, args: &Describe) -> Outcome {
-    let pods = choose(ask(app).await?.0, &args.pods, args.namespace.as_deref())?;
+    let (all, refused) = ask(app).await?;
+    let (mut pods, mut refusals) = (Vec::new(), Vec::new());
+    for name in &args.pods {
+        match choose(all.clone(), std::slice::from_ref(name), args.namespace.as_deref()) {
+            Ok(found) => pods.extend(found),
+            Err(failure) => match refused_as(&refused, name, args.namespace.as_deref()) {
+                named if named.is_empty() => return Err(failure),
+                named => refusals.push(named),
+            },
+        }
+    }
     let list = events::since(app, 0, None).await?;
     let happened: Vec<Event> = list.items.iter().map(Event::of).collect::<Outcome<_>>()?;
     let now = Timestamp::now();
@@ -44,7 +54,41 @@ pub(super) async fn run(app: &App, args: &Describe) -> Outcome {
             }
         }
     }
+    for (index, named) in refusals.iter().enumerate() {
+        match app.printer.format {
+            Some(format) if format.is_document() => app.printer.document(Format::Json, named)?,
+            _ => {
+                let gap = if index == 0 && pods.is_empty() { "" } else { "\n" };
+                app.printer.lines([format!("{gap}{}", describe_refusal(named).trim_end())])?;
+            }
+        }
+    }
     Ok(())
+}
+
+/// Returns the refusals of a manifest by its path, its file name, or the name of its pod.
+fn refused_as<'a>(refused: &'a [RefusedPod], text: &str, namespace: Option<&str>) -> Vec<&'a RefusedPod> {
+    let is_named = |refused: &&RefusedPod| {
+        let file = refused.origin.rsplit('/').next();
+        let is_pod = refused.pod.as_deref().is_some_and(|title| {
+            let (of, name) = title.split_once('/').unwrap_or(("", title));
+            title == text || name == text && namespace.is_none_or(|namespace| namespace == of)
+        });
+        is_pod || refused.origin == text || file == Some(text)
+    };
+    refused.iter().filter(is_named).collect()
+}
+
+/// Describes manifests of which nothing runs.
+fn describe_refusal(refused: &[&RefusedPod]) -> String {
+    let mut text = Text(String::new());
+    for RefusedPod { origin, pod, reason, skipped } in refused {
+        text.some(0, "Pod", pod.as_deref().unwrap_or_default());
+        text.line(0, "Manifest", origin);
+        text.line(0, "Status", if *skipped { "Skipped" } else { "Refused" });
+        text.line(0, "Reason", reason);
+    }
+    text.0
 }
 
 /// A text of lines, each indented by two blanks more than the line above if it is a part of it.

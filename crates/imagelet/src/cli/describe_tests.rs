@@ -117,3 +117,25 @@ fn a_pod_of_which_nothing_is_known_is_described_too() {
 fn descriptions_drive_no_terminal() {
     assert_eq!(clean("a\tb\nc\u{1b}[m\u{9b}m\u{202e}d\u{2066}\u{61c}\u{200e}\u{7f}\n"), "a\tb c?[m?m?d????");
 }
+
+#[test]
+fn a_refused_manifest_is_found_by_each_of_its_names() {
+    let refused = [RefusedPod {
+        origin: "/m/web.yaml".to_owned(),
+        pod: Some("shop/web-n1".to_owned()),
+        reason: "spec.containers: Required value".to_owned(),
+        skipped: false,
+    }];
+    for (text, namespace, want) in [
+        ("shop/web-n1", None, 1),
+        ("web-n1", Some("shop"), 1),
+        ("web-n1", Some("other"), 0),
+        ("/m/web.yaml", None, 1),
+        ("web.yaml", None, 1),
+        ("web", None, 0),
+    ] {
+        assert_eq!(refused_as(&refused, text, namespace).len(), want, "{text}");
+    }
+    let text = describe_refusal(&[&refused[0]]);
+    assert!(text.contains("Manifest:            /m/web.yaml\nStatus:              Refused\nReason:  "), "{text}");
+}

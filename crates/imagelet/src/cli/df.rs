@@ -70,30 +70,32 @@ fn known(bytes: Option<u64>) -> String {
 
 impl Report for Usage {
     fn table(&self, _: bool, whole: bool) -> Table {
-        let mut table = Table::new(&["IMAGE", "IMAGE ID", "SIZE", "UNIQUE", "SHARED"]);
+        let mut table = Table::new(&["IMAGE", "IMAGE ID", "ON DISK", "FREED", "SHARED"]);
         for row in &self.images {
             let id = units::id(&row.id, whole);
             let size = units::bytes(row.size);
             table.row([row.name.clone(), id, size, known(row.unique_bytes), known(row.shared_bytes)]);
         }
         let total = &self.total;
-        let count = format!("{} image{}", total.images, if total.images == 1 { "" } else { "s" });
+        let count = units::count(total.images as u64, "image");
         let shared = total.used_bytes.zip(total.unique_bytes).map(|(used, unique)| used.saturating_sub(unique));
         table.row(["TOTAL".to_owned(), count, units::bytes(total.size), known(total.unique_bytes), known(shared)]);
+        // Texts would make columns of the images so wide that lines do not fit a terminal.
+        table.section(&["STORE", "ON DISK", "NOTE"]);
         if let Some(left) = self.unfinished.filter(|left| *left != UnfinishedPulls::default()) {
-            let name = "UNFINISHED PULLS".to_owned();
-            table.row([name, left.to_string(), units::bytes(left.bytes), String::new(), String::new()]);
+            let note = format!("{left} of interrupted pulls, for later ones");
+            table.row(["unfinished pulls".to_owned(), units::bytes(left.bytes), note]);
         }
         if let Some(OwnFiles { reserve_bytes, records_bytes }) = self.store {
-            let files = [("RESERVE", "freed when the disk is full", reserve_bytes), ("RECORDS", "", records_bytes)];
-            for (name, what, bytes) in files {
-                table.row([name.to_owned(), what.to_owned(), units::bytes(bytes), String::new(), String::new()]);
+            let files = [("reserve", "freed when the disk is full", reserve_bytes), ("records", "", records_bytes)];
+            for (name, note, bytes) in files {
+                table.row([name.to_owned(), units::bytes(bytes), note.to_owned()]);
             }
         }
         for filesystem in &self.filesystems {
-            let used = known(filesystem.used_bytes);
-            let inodes = filesystem.inodes_used.map(|n| format!("{n} inodes")).unwrap_or_default();
-            table.row([format!("ON DISK {}", filesystem.mountpoint), inodes, used, String::new(), String::new()]);
+            let inodes = filesystem.inodes_used.map(|n| format!("{} in ", units::count(n, "inode")));
+            let note = format!("{}{}", inodes.unwrap_or_default(), filesystem.mountpoint);
+            table.row(["all images".to_owned(), known(filesystem.used_bytes), note]);
         }
         table
     }
@@ -183,10 +185,35 @@ mod tests {
             .collect();
         assert_eq!(lines[1][0], "h/x:2", "the largest first");
         assert_eq!(lines[3], ["TOTAL", "2", "images", "80B", "40B", "20B"]);
-        assert_eq!(lines[4], ["UNFINISHED", "PULLS", "1", "layer,", "2", "parts", "70B", "-", "-"]);
-        assert_eq!(lines[5], ["RESERVE", "freed", "when", "the", "disk", "is", "full", "8.39MB", "-", "-"]);
-        assert_eq!(lines[6], ["RECORDS", "-", "90B", "-", "-"]);
-        assert_eq!(lines[7], ["ON", "DISK", "/m", "-", "60B", "-", "-"]);
+        let store: Vec<String> = lines[5..].iter().map(|words| words.join(" ")).collect();
+        assert_eq!(
+            store,
+            [
+                "STORE ON DISK NOTE",
+                "unfinished pulls 70B 1 layer, 2 parts of interrupted pulls, for later ones",
+                "reserve 8.39MB freed when the disk is full",
+                "records 90B -",
+                "all images 60B /m",
+            ]
+        );
+    }
+
+    #[test]
+    fn lines_fit_a_terminal_of_80_columns() {
+        let mut image = image(1, 1_234_000_000);
+        image.repo_tags = vec!["registry.k8s.io/kube-apiserver:v1.30.0".to_owned()];
+        let row = row(image, Some(ImageUsage { unique_bytes: 123_400_000, shared_bytes: 123_400_000 }));
+        let disk = FilesystemUsage {
+            used_bytes: Some(1_234_000_000),
+            inodes_used: Some(1_234_567),
+            mountpoint: "/var/lib/imagelet".into(),
+            ..FilesystemUsage::default()
+        };
+        let left = UnfinishedPulls { layers: 10, blobs: 20, bytes: 123_400_000 };
+        let store = Some(OwnFiles { reserve_bytes: 8 << 20, records_bytes: 123_400_000 });
+        let text = Usage { store, ..usage(vec![row], Some(left), vec![disk]) }.table(false, false).render();
+        let widest = text.lines().map(|line| line.chars().count()).max();
+        assert!(widest <= Some(80), "{widest:?}\n{text}");
     }
 
     #[test]
@@ -194,6 +221,6 @@ mod tests {
         let usage = usage(vec![row(image(1, 30), None)], None, Vec::new());
         assert_eq!(usage.total.unique_bytes, None);
         let text = usage.table(false, false).render();
-        assert!(text.lines().nth(1).is_some_and(|l| l.trim_end().ends_with("30B    -        -")), "{text}");
+        assert!(text.lines().nth(1).is_some_and(|l| l.trim_end().ends_with("30B       -       -")), "{text}");
     }
 }

@@ -101,5 +101,12 @@ fn failure(need: &ImageNeed, error: &EnsureImageError) -> Failure {
         _ => Code::Failed,
     };
     let (pod, container) = (&need.pod, need.image.title());
-    Failure::new(code, format!("{pod}: {container}: {}: {}", error.reason(), error.message()))
+    let failure = Failure::new(code, format!("{pod}: {container}: {}: {}", error.reason(), error.message()));
+    match error {
+        EnsureImageError::Pull { source, .. } => match source.attempts().last() {
+            Some(attempt) => failure.with_space_hint(&attempt.error),
+            None => failure,
+        },
+        _ => failure,
+    }
 }

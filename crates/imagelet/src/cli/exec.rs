@@ -6,6 +6,7 @@ use std::sync::Arc;
 use cluster::kubelet_api::StreamAddress;
 use cri_api::{AttachRequest, ExecRequest, RuntimeService};
 
+use super::not_started;
 use super::target::{FoundPod, PodName, runtime};
 use crate::app::App;
 use crate::args::{Attach, Exec, ThePod};
@@ -24,7 +25,7 @@ pub(super) async fn exec(app: &App, args: &Exec) -> Outcome {
     let tty = terminal(args.tty, args.stdin);
     let request = ExecRequest {
         container_id: id,
-        command: args.command.clone(),
+        command: args.command().to_vec(),
         tty,
         stdin: args.stdin,
         stdout: true,
@@ -60,13 +61,22 @@ pub(super) async fn attach(app: &App, args: &Attach) -> Outcome {
 async fn find(app: &App, pod: &ThePod, container: Option<&str>) -> Outcome<(Arc<dyn RuntimeService>, String)> {
     let name = PodName::parse(&pod.pod, pod.namespace.as_deref())?;
     let runtime = runtime(app).await?;
-    let found = FoundPod::find(runtime.as_ref(), &name).await?;
+    let found = match FoundPod::find(runtime.as_ref(), &name).await {
+        Ok(found) => found,
+        Err(failure) => return Err(not_started::explain_absent(app, &name, failure).await),
+    };
     let chosen = found.container(container)?;
     if let Some(note) = chosen.note.as_ref().filter(|_| !app.printer.quiet) {
         tracing::info!("{note}");
     }
-    let id = found.running(&chosen.name)?.id.clone();
-    Ok((runtime, id))
+    match found.running(&chosen.name) {
+        Ok(running) => Ok((runtime, running.id.clone())),
+        Err(failure) => {
+            let why = not_started::reason(app, &found.known, &chosen.name).await;
+            let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+            Err(Failure::new(failure.code(), format!("{}{why}", failure.lines().join("; "))))
+        }
+    }
 }
 
 /// Returns true if a terminal is allocated: only if standard input is one as well.

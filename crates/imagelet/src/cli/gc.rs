@@ -2,7 +2,7 @@
 //! images are removed.
 
 use agent::api::gc::{CollectPlan, CollectReport, CollectRequest, DiskChange, DiskUsage, MissingSpace};
-use image_manager::gc::RemovedBecause;
+use image_manager::gc::{PlannedImage, RemovedBecause};
 use serde::Serialize;
 
 use crate::app::App;
@@ -17,7 +17,7 @@ struct Planned(CollectPlan);
 
 impl Report for Planned {
     fn table(&self, wide: bool, whole: bool) -> Table {
-        let titles = ["IMAGE", "IMAGE ID", "SIZE", "FREES", "DECISION", "WHY", "+SINCE", "+LAST USED", "+USED BY"];
+        let titles = ["IMAGE", "IMAGE ID", "ON DISK", "FREED", "DECISION", "WHY", "+SINCE", "+LAST USED", "+USED BY"];
         let mut table = Table::with_wide(wide, &titles);
         for image in &self.0.images {
             let id = units::id(&image.id, whole);
@@ -94,9 +94,15 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
         app.printer.report(&planned)?;
         let plan = &planned.0;
         summary(app, plan_lines(&request, plan))?;
+        summary(app, with_young_images(app, &request, plan).await?.into_iter().collect())?;
         let left = app.images().await?.unfinished().await.map_err(|e| Failure::call("ask for unfinished pulls", &e))?;
         summary(app, super::gc_interrupted::lines(left, args.all_unused).into_iter().collect())?;
-        return plan.missing.as_ref().map_or(Ok(()), |missing| Err(failure(&request, missing, plan.disk.as_ref())));
+        // A plan that does not reach its goal is an answer and no failure.
+        let missed = plan.missing.as_ref().map(|missing| unreached(&request, missing, plan.disk.as_ref()));
+        return summary(
+            app,
+            missed.map(|missed| format!("The goal cannot be reached: {missed}.")).into_iter().collect(),
+        );
     }
     let done = Done(collector.collect(&request).await?);
     if !(app.printer.is_table() && done.0.removed.is_empty()) {
@@ -109,6 +115,24 @@ pub(super) async fn run(app: &App, args: &Gc) -> Outcome {
     Failure::all(failures).map_or(Ok(()), Err)
 }
 
+/// Returns what `--now` would remove in addition to a plan that keeps images for their age.
+async fn with_young_images(app: &App, request: &CollectRequest, plan: &CollectPlan) -> Outcome<Option<String>> {
+    let is_too_young = |image: &PlannedImage| image.decision == "too-young";
+    if request.min_age_seconds == Some(0) || !plan.images.iter().any(is_too_young) {
+        return Ok(None);
+    }
+    let request = CollectRequest { min_age_seconds: Some(0), ..request.clone() };
+    Ok(more_with_now(plan, &app.collector().await?.plan(&request).await?))
+}
+
+fn more_with_now(plan: &CollectPlan, now: &CollectPlan) -> Option<String> {
+    let removed = |plan: &CollectPlan| plan.images.iter().filter(|image| image.is_removed()).count();
+    let more = removed(now).checked_sub(removed(plan)).filter(|more| *more > 0)?;
+    let frees = units::bytes(now.frees_bytes.saturating_sub(plan.frees_bytes));
+    let images = if more == 1 { "image" } else { "images" };
+    Some(format!("With --now, {more} more {images} would be removed, which frees {frees}."))
+}
+
 /// Prints lines below a table; other formats have the same information in their fields.
 fn summary(app: &App, lines: Vec<String>) -> Outcome {
     if app.printer.is_table() { app.printer.lines(lines) } else { Ok(()) }
@@ -118,13 +142,10 @@ fn plan_lines(request: &CollectRequest, plan: &CollectPlan) -> Vec<String> {
     let to_remove = plan.images.iter().filter(|image| image.is_removed()).count();
     let mut lines = Vec::new();
     if to_remove == 0 && plan.wanted_bytes == 0 {
-        lines.push(format!(
-            "Nothing is to be removed: {}.",
-            idle(request, plan.disk.as_ref(), plan.high_threshold_percent)
-        ));
+        lines.push(format!("Nothing to remove: {}.", idle(request, plan.disk.as_ref(), plan.high_threshold_percent)));
     } else {
         let sure =
-            if plan.exact { "exact" } else { "an estimate: the runtime does not tell which layers images share" };
+            if plan.exact { "exact" } else { "an estimate: the runtime does not report which layers images share" };
         let wanted = Some(plan.wanted_bytes).filter(|wanted| *wanted != plan.frees_bytes);
         let wanted = wanted.map(|wanted| format!(" where {} are wanted", units::bytes(wanted))).unwrap_or_default();
         let (frees, images) = (units::bytes(plan.frees_bytes), count(to_remove));
@@ -152,10 +173,10 @@ fn done_lines(request: &CollectRequest, done: &CollectReport) -> Vec<String> {
 /// Returns why nothing has to be removed.
 fn idle(request: &CollectRequest, disk: Option<&DiskChange>, high: i32) -> String {
     if let Some(wanted) = request.until_free {
-        return format!("{} are free", units::bytes(wanted));
+        return format!("at least {} are free", units::bytes(wanted));
     }
     if request.all_unused || request.older_than_seconds.is_some() {
-        return "every image is needed, or must not go yet".to_owned();
+        return "every image is in use, kept or too young".to_owned();
     }
     match disk {
         Some(DiskChange { before, .. }) if high < 100 => {
@@ -184,13 +205,19 @@ fn disk_line(span: &DiskChange, [first, then]: [&str; 2]) -> String {
     format!("{} of {capacity}: {} {first}, {} {then}.", before.path, free(before), free(after))
 }
 
-/// Returns why a goal is not reached, in one line.
+/// Returns the failure of a collection that did not reach its goal.
 fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskChange>) -> Failure {
+    let missed = unreached(request, missing, disk);
+    Failure::failed(format!("the goal is not reached: {missed}; `imagelet gc --dry-run` has the reason for each image"))
+}
+
+/// Returns by how much a goal is missed, and the images that are kept.
+fn unreached(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskChange>) -> String {
     let lacks = units::bytes(missing.bytes);
     let path = disk.map_or("the image file system", |span| span.after.path.as_str());
     let goal = match request.until_free {
-        Some(wanted) => format!("{lacks} are missing until {} are free on {path}", units::bytes(wanted)),
-        None => format!("{lacks} are missing until {path} is below its low threshold"),
+        Some(wanted) => format!("{path} needs {lacks} more to have {} free", units::bytes(wanted)),
+        None => format!("{path} needs {lacks} more to be below its low threshold"),
     };
     let kept: Vec<String> = missing
         .kept
@@ -200,25 +227,24 @@ fn failure(request: &CollectRequest, missing: &MissingSpace, disk: Option<&DiskC
             let why = match kept.decision.as_str() {
                 "in-use" => "in use",
                 "rule" => "kept by a rule",
-                "protected" => "protected because they were pulled before their use",
-                "too-young" => "too young (--min-age 0s takes what is)",
-                "used-within" => "used lately",
-                "cannot-be-removed" => "impossible to remove",
+                "protected" => "pulled before their use and protected",
+                "too-young" => "too young (--now removes them as well)",
+                "used-within" => "used recently",
+                "cannot-be-removed" => "that could not be removed",
                 "not-needed" => "without space of their own",
                 other => other,
             };
             format!("{images} ({size}) {why}")
         })
         .collect();
-    let kept = if kept.is_empty() { "no image is left".to_owned() } else { format!("what stays: {}", kept.join(", ")) };
-    Failure::failed(format!("{goal}; {kept}; `imagelet gc --dry-run` says more"))
+    let kept = if kept.is_empty() { "no image is left".to_owned() } else { format!("kept: {}", kept.join(", ")) };
+    format!("{goal}; {kept}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use agent::api::gc::KeptImages;
-    use image_manager::gc::PlannedImage;
 
     fn disk(available_bytes: u64) -> DiskUsage {
         let used_percent = 100 - available_bytes / 1_000_000_000;
@@ -254,9 +280,9 @@ mod tests {
         assert_eq!(
             Planned(plan.clone()).table(false, false).render(),
             format!(
-                "IMAGE             IMAGE ID       SIZE   FREES   DECISION   WHY\n\
-                 r.example/old:1   {old}   5GB    4.5GB   remove     its space is needed\n\
-                 r.example/web:2   {web}   5GB    -       in-use     in use by shop/web/app\n"
+                "IMAGE             IMAGE ID       ON DISK   FREED   DECISION   WHY\n\
+                 r.example/old:1   {old}   5GB       4.5GB   remove     its space is needed\n\
+                 r.example/web:2   {web}   5GB       -       in-use     in use by shop/web/app\n"
             )
         );
         assert_eq!(
@@ -269,7 +295,7 @@ mod tests {
         let nothing = CollectPlan { wanted_bytes: 0, frees_bytes: 0, images: Vec::new(), ..plan.clone() };
         assert_eq!(
             plan_lines(&CollectRequest::default(), &nothing)[0],
-            "Nothing is to be removed: 88% of /data is used, and collection begins at 85%."
+            "Nothing to remove: 88% of /data is used, and collection begins at 85%."
         );
         assert_eq!(Planned(plan).names(), ["r.example/old:1"]);
     }
@@ -284,15 +310,14 @@ mod tests {
         assert_eq!(
             failure(&request, &missing, Some(&span)).lines(),
             [
-                "3.5GB are missing until 20GB are free on /data; what stays: 2 images (2GB) in use, 1 image (2GB) pinned; \
-              `imagelet gc --dry-run` says more"
+                "the goal is not reached: /data needs 3.5GB more to have 20GB free; kept: 2 images (2GB) in use, 1 image (2GB) \
+              pinned; `imagelet gc --dry-run` has the reason for each image"
             ]
         );
         let alone = MissingSpace { bytes: 1, kept: Vec::new() };
         assert_eq!(
-            failure(&CollectRequest::default(), &alone, None).lines(),
-            ["1B are missing until the image file system is below its low threshold; no image is left; \
-              `imagelet gc --dry-run` says more"]
+            unreached(&CollectRequest::default(), &alone, None),
+            "the image file system needs 1B more to be below its low threshold; no image is left"
         );
     }
 }

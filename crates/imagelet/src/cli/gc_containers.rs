@@ -64,7 +64,7 @@ pub(super) async fn run(app: &App, args: &GcContainers) -> Outcome {
         let count = shown.going().count();
         let things = format!("{count} thing{}", if count == 1 { "" } else { "s" });
         let line = match (count, args.dry_run) {
-            (0, true) => "Nothing is to be removed.".to_owned(),
+            (0, true) => "Nothing to remove.".to_owned(),
             (0, false) => "Nothing was removed.".to_owned(),
             (_, true) => format!("{things} would be removed."),
             (_, false) => format!("{things} removed."),

@@ -49,7 +49,8 @@ struct Explanations {
 
 impl Report for Explanations {
     fn table(&self, _: bool, whole: bool) -> Table {
-        let mut table = Table::new(&["IMAGE", "IMAGE ID", "SIZE", "SINCE", "LAST USED", "USED BY", "FREES", "VERDICT"]);
+        let mut table =
+            Table::new(&["IMAGE", "IMAGE ID", "ON DISK", "SINCE", "LAST USED", "USED BY", "FREED", "VERDICT"]);
         for explained in &self.images {
             let image = &explained.image;
             let about = if explained.exact { "" } else { "at most " };

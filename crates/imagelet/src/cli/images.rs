@@ -153,6 +153,38 @@ pub(super) async fn find(service: &dyn ImageService, text: &str) -> cri_api::Res
     Ok(image.filter(|_| by_id.next().is_none()))
 }
 
+/// Finds the image that an operation names. A repository without a tag means its only tag, if it has no tag `latest`.
+pub(super) async fn find_only(service: &dyn ImageService, operation: &str, text: &str) -> Outcome<Image> {
+    let failed = |error: cri_api::Error| Failure::call(format!("{operation} {text}"), &error);
+    if let Some(image) = find(service, text).await.map_err(failed)? {
+        return Ok(image);
+    }
+    let is_repository = |wanted: &Wanted| matches!(wanted, Wanted::Repository(_));
+    let wanted: Vec<Wanted> = Wanted::parse(text)?.into_iter().filter(is_repository).collect();
+    let mut candidates = Vec::new();
+    if !wanted.is_empty() {
+        for image in service.list_images(None).await.map_err(failed)? {
+            let is_wanted = |name: &&String| wanted.iter().any(|wanted| wanted.is_name(name));
+            let tags: Vec<String> = image.repo_tags.iter().filter(is_wanted).cloned().collect();
+            let digests = || image.repo_digests.iter().filter(is_wanted).cloned().collect();
+            let names: Vec<String> = if tags.is_empty() { digests() } else { tags };
+            candidates.extend(names.into_iter().map(|name| (name, image.clone())));
+        }
+    }
+    candidates.sort_by(|a, b| a.0.cmp(&b.0));
+    match candidates.as_slice() {
+        [] => Err(Failure::failed(format!("no such image: {text}"))),
+        [(name, image)] => {
+            tracing::info!("{text} has one tag: {name}");
+            Ok(image.clone())
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, _)| name.as_str()).collect();
+            Err(Failure::failed(format!("{operation} {text}: name one of {}", names.join(", "))))
+        }
+    }
+}
+
 /// Minimum number of digits of an id.
 const SHORTEST_ID: usize = 3;
 

@@ -89,7 +89,9 @@ pub(super) async fn import(app: &App, command: &str, path: &Path, options: Impor
     let report = engine.import_images(path, options).await;
     app.progress.finish();
     let report = report.map_err(|error| {
-        Failure::call(format!("{command} {shown}"), &error).with_platform_hint(&error, PLATFORM_HINT)
+        Failure::call(format!("{command} {shown}"), &error)
+            .with_platform_hint(&error, PLATFORM_HINT)
+            .with_space_hint(&error)
     })?;
     for PassedBy { entry, why } in &report.passed_by {
         tracing::warn!("{shown}: {entry} is no container image and was passed by: {why}");

@@ -47,9 +47,8 @@ pub(super) async fn run(app: &App, args: &Inspect) -> Outcome {
 async fn inspect(images: &Images, text: &str) -> Outcome<Inspected> {
     let failed = |error: cri_api::Error| Failure::call(format!("inspect {text}"), &error);
     let mut status = images.inspect(&ImageSpec::new(text)).await.map_err(failed)?;
-    if status.image.is_none()
-        && let Some(listed) = super::images::find(&*images.service(), text).await.map_err(failed)?
-    {
+    if status.image.is_none() {
+        let listed = super::images::find_only(&*images.service(), "inspect", text).await?;
         status = images.inspect(&ImageSpec::new(&listed.id)).await.map_err(failed)?;
         if status.image.is_none() {
             let why = "it is listed, but cannot be used: a layer is damaged, or the signature policy refuses it";

@@ -11,6 +11,7 @@ use cri_api::{ContainerState, Kind, RuntimeService};
 use jiff::Timestamp;
 use kuberuntime::logs::{LogLocation, LogOptions, LogReader, LogStep};
 
+use super::not_started;
 use super::target::{self, FoundPod, PodName};
 use crate::app::App;
 use crate::args::Logs;
@@ -27,7 +28,10 @@ pub(super) async fn run(app: &App, args: &Logs) -> Outcome {
     let name = PodName::parse(&args.pod, args.namespace.as_deref())?;
     let runtime = target::runtime(app).await?;
     let service = &runtime;
-    let pod = FoundPod::find(service.as_ref(), &name).await?;
+    let pod = match FoundPod::find(service.as_ref(), &name).await {
+        Ok(pod) => pod,
+        Err(failure) => return Err(not_started::explain_absent(app, &name, failure).await),
+    };
     let containers = if args.all_containers {
         pod.all_names()
     } else {
@@ -41,7 +45,7 @@ pub(super) async fn run(app: &App, args: &Logs) -> Outcome {
     let mut logs = Vec::new();
     let mut missing = Vec::new();
     for container in containers {
-        match find(service.as_ref(), &pod, &container, args.previous).await {
+        match find(app, service.as_ref(), &pod, &container, args).await {
             Ok(found) => {
                 let prefix = args.prefix.then(|| format!("[pod/{}/{container}] ", pod.known.name));
                 logs.push(Log { container, found, prefix });
@@ -98,20 +102,41 @@ struct Log {
     prefix: Option<String>,
 }
 
-async fn find(service: &dyn RuntimeService, pod: &FoundPod, container: &str, previous: bool) -> Outcome<LogFile> {
+async fn find(
+    app: &App,
+    service: &dyn RuntimeService,
+    pod: &FoundPod,
+    container: &str,
+    args: &Logs,
+) -> Outcome<LogFile> {
     let title = pod.known.title();
     let runs = pod.runs(container);
-    let run = runs.get(usize::from(previous)).ok_or_else(|| {
-        let what = if previous && !runs.is_empty() { "previous terminated container" } else { "container" };
-        let why = if previous && !runs.is_empty() { "not found" } else { "has not been made yet" };
-        Failure::failed(format!("{what} {container:?} in pod {title} {why}"))
-    })?;
+    let Some(run) = runs.get(usize::from(args.previous)) else {
+        if args.previous && !runs.is_empty() {
+            let what = format!("previous terminated container {container:?} in pod {title} not found");
+            return Err(Failure::failed(what));
+        }
+        let why = not_started::reason(app, &pod.known, container).await;
+        return Err(never_started(container, &title, why));
+    };
     let status = service.container_status(&run.id, false).await;
     let status = status.map_err(|error| Failure::call(format!("find the log of container {container:?}"), &error))?;
+    // A container that is about to start is followed.
+    let is_expected = args.follow && status.state == ContainerState::Created;
+    if status.started_at == 0 && status.state != ContainerState::Running && !is_expected {
+        let why = Some(not_started::with_message(&status.reason, &status.message)).filter(|why| !why.is_empty());
+        let why = if why.is_some() { why } else { not_started::reason(app, &pod.known, container).await };
+        return Err(never_started(container, &title, why));
+    }
     let location = LogLocation::of(&status).ok_or_else(|| {
         Failure::failed(format!("the runtime keeps no log of container {container:?} in pod {title}"))
     })?;
     Ok(LogFile { id: run.id.clone(), location })
+}
+
+fn never_started(container: &str, pod: &str, why: Option<String>) -> Failure {
+    let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+    Failure::failed(format!("container {container:?} in pod {pod} has not started{why}"))
 }
 
 /// The reader and the sink, which each step returns.

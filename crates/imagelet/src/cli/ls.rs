@@ -1,12 +1,14 @@
 //! `imagelet ls`: lists files of an image or a layer, without mounting it. Entries are written as they are found, so that memory does not
 //! grow with the image.
 
+use std::ffi::OsStr;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde::Serialize;
 use store::view::{Kind, Node, View};
 
-use super::tree::{self, failure, mode_text};
+use super::tree::{self, FileName, failure, mode_text};
 use crate::app::App;
 use crate::args::Ls;
 use crate::exit::{Failure, Outcome};
@@ -64,7 +66,12 @@ enum EntryForm {
 }
 
 pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
-    let open = tree::open(app, &format!("ls {}", args.image), &args.image).await?;
+    let file = match (FileName::split_absolute(&args.image), &args.path) {
+        (Some(file), None) => file,
+        (_, path) => FileName::of_words(&args.image, path.as_deref().unwrap_or(OsStr::new("/")))?,
+    };
+    let FileName { image, path } = file;
+    let open = tree::open(app, &format!("ls {image}"), &image).await?;
     let shown = match app.printer.format {
         _ if app.printer.quiet => EntryForm::Names,
         Some(format) if format.is_document() => EntryForm::Document(format),
@@ -72,14 +79,14 @@ pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
         Some(Format::Table) | None if args.long => EntryForm::Long { layer: false },
         _ => EntryForm::Names,
     };
-    let (path, recursive, whole, image) = (args.path.clone(), args.recursive, app.printer.whole, args.image.clone());
+    let (recursive, whole) = (args.recursive, app.printer.whole);
     let list = move || {
         let out = match shown {
             EntryForm::Document(format) => Sequence::of(format),
             _ => Sequence::lines(),
         };
         let lister = Lister { view: &open.view, image: &image, shown, recursive, whole, out };
-        lister.list(path.as_encoded_bytes())
+        lister.list(&path)
     };
     tree::blocking("ls", list).await
 }

@@ -104,12 +104,16 @@ pub(super) async fn run(app: &App, args: &Pods) -> Outcome {
     }
 }
 
-/// Returns the selected pods, by namespace and name. `tells`: logs refused manifests as well.
-async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outcome<Vec<Listed>> {
+/// Returns the selected pods, by namespace and name. `is_first`: reports refused manifests as well.
+async fn listed(app: &App, scope: &Scope, names: &[String], is_first: bool) -> Outcome<Vec<Listed>> {
     let (pods, refused) = ask(app).await?;
-    if tells {
-        for refused in refused {
-            tracing::warn!(origin = refused.origin, pod = refused.pod, error = %refused.reason, "refused a manifest");
+    if is_first {
+        let (skipped, refused): (Vec<_>, Vec<_>) = refused.into_iter().partition(|refused| refused.skipped);
+        if let Some(line) = summary(&refused, "refused") {
+            tracing::warn!("{line}");
+        }
+        if let Some(line) = summary(&skipped, "skipped, since only pods run on a node") {
+            tracing::info!("{line}");
         }
     }
     if !names.is_empty() {
@@ -117,6 +121,26 @@ async fn listed(app: &App, scope: &Scope, names: &[String], tells: bool) -> Outc
     }
     let here = |listed: &Listed| scope.namespace.as_ref().is_none_or(|n| *n == listed.pod.metadata.namespace);
     Ok(pods.into_iter().filter(here).collect())
+}
+
+/// The most manifests that a summary names.
+const MAX_NAMED: usize = 3;
+
+/// Returns a line that counts manifests, and says how the reasons are shown.
+fn summary(refused: &[RefusedPod], state: &str) -> Option<String> {
+    let mut names: Vec<&str> = Vec::new();
+    for refused in refused {
+        let name = refused.pod.as_ref().unwrap_or(&refused.origin);
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    let first = names.first()?;
+    let count = names.len();
+    let (s, verb) = if count == 1 { ("", "is") } else { ("s", "are") };
+    let shown = names[..count.min(MAX_NAMED)].join(", ");
+    let more = if count > MAX_NAMED { format!(" and {} more", count - MAX_NAMED) } else { String::new() };
+    Some(format!("{count} manifest{s} {verb} {state}: {shown}{more}; see `imagelet describe {first}`"))
 }
 
 /// Returns the pods of these names, in their order.
@@ -197,6 +221,23 @@ mod tests {
         assert_eq!((shown.names(), shown.ids()), (vec!["pod/web-edge".to_owned()], vec!["u-1".to_owned()]));
         let json = serde_json::to_value(&shown).expect("JSON");
         assert_eq!((&json["kind"], &json["items"][0]["metadata"]["name"]), (&json!("PodList"), &json!("web-edge")));
+    }
+
+    #[test]
+    fn refusals_are_one_line() {
+        let refused = |origin: &str, pod: Option<&str>| RefusedPod {
+            origin: origin.to_owned(),
+            pod: pod.map(str::to_owned),
+            ..RefusedPod::default()
+        };
+        assert_eq!(summary(&[], "refused"), None);
+        // Two problems of one manifest count once.
+        let one = [refused("/m/a.yaml", None), refused("/m/a.yaml", None)];
+        let line = "1 manifest is refused: /m/a.yaml; see `imagelet describe /m/a.yaml`";
+        assert_eq!(summary(&one, "refused").as_deref(), Some(line));
+        let pods = ["shop/a", "shop/b", "shop/c", "shop/d", "shop/e"].map(|pod| refused("/m/x.yaml", Some(pod)));
+        let line = "5 manifests are refused: shop/a, shop/b, shop/c and 2 more; see `imagelet describe shop/a`";
+        assert_eq!(summary(&pods, "refused").as_deref(), Some(line));
     }
 
     #[test]

@@ -52,8 +52,11 @@ impl Report for Pulls {
 }
 
 pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
-    let names = args.images.iter().map(|text| image_name(text)).collect::<Outcome<Vec<_>>>()?;
-    let auth = args.creds.as_ref().map(|creds| credential(creds, &names)).transpose()?;
+    let auth = args.creds.as_ref().map(|creds| credential(creds, &args.images)).transpose()?;
+    let names = match args.all_tags {
+        true => all_tags(app, &args.images, auth.as_ref()).await?,
+        false => args.images.iter().map(|text| image_name(text)).collect::<Outcome<Vec<_>>>()?,
+    };
     let source = app.images().await?;
     app.note_unprivileged().await?;
     let results = match auth {
@@ -90,6 +93,30 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
     Failure::all(failures).map_or(Ok(()), Err)
 }
 
+/// Returns the names of all tags of these repositories.
+async fn all_tags(app: &App, repositories: &[String], auth: Option<&RegistryAuth>) -> Outcome<Vec<String>> {
+    let mut parsed = Vec::with_capacity(repositories.len());
+    for text in repositories {
+        let reference = Reference::parse(text).map_err(|error| Failure::usage(format!("{text:?}: {error}")))?;
+        if reference.tag().is_some() || reference.digest().is_some() {
+            return Err(Failure::usage(format!(
+                "{text}: with --all-tags, a repository is named without tag and digest"
+            )));
+        }
+        parsed.push((text, reference));
+    }
+    let mut names = Vec::new();
+    for (text, reference) in parsed {
+        let tags = super::tags::remote_tags(app, &reference, auth.cloned()).await?;
+        if tags.is_empty() {
+            return Err(Failure::failed(format!("{text} has no tags")));
+        }
+        tracing::info!(repository = text, tags = tags.len(), "pulling all tags");
+        names.extend(tags.into_iter().map(|tag| format!("{text}:{tag}")));
+    }
+    Ok(names)
+}
+
 /// Returns the name for the service, from the user's text: the default tag is added, nothing else changes.
 fn image_name(text: &str) -> Outcome<String> {
     oci::apply_default_tag(text).map_err(|error| Failure::usage(chain(&error)))
@@ -114,7 +141,9 @@ async fn pull(app: &App, manager: &ImageManager, image: String) -> Outcome<Pulle
             let failure = pull_failure(&image, error.kind(), &error.message());
             Err(match &error {
                 EnsureImageError::Pull { source, .. } => match source.attempts().last() {
-                    Some(attempt) => failure.with_platform_hint(&attempt.error, PLATFORM_HINT),
+                    Some(attempt) => {
+                        failure.with_platform_hint(&attempt.error, PLATFORM_HINT).with_space_hint(&attempt.error)
+                    }
                     None => failure,
                 },
                 _ => failure,
@@ -154,7 +183,8 @@ async fn pull_with(
                 None => intent.failed().await,
                 Some(_) => intent.keep().await,
             }
-            Err(pull_failure(&image, Some(error.kind()), error.message()).with_platform_hint(&error, PLATFORM_HINT))
+            let failure = pull_failure(&image, Some(error.kind()), error.message());
+            Err(failure.with_platform_hint(&error, PLATFORM_HINT).with_space_hint(&error))
         }
     }
 }

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::app::App;
 use crate::args::Rmi;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::output::{Format, Report, Table, units};
 
 #[derive(Serialize)]
@@ -15,7 +15,7 @@ struct Removals {
 
 impl Report for Removals {
     fn table(&self, _: bool, whole: bool) -> Table {
-        let mut table = Table::new(&["REMOVED", "IMAGE ID", "SIZE"]);
+        let mut table = Table::new(&["REMOVED", "IMAGE ID", "ON DISK"]);
         for image in &self.removed {
             let names = if image.repo_tags.is_empty() { &image.repo_digests } else { &image.repo_tags };
             let first = [units::first_name(names)];
@@ -70,15 +70,16 @@ fn lines(removed: &[Image]) -> Vec<String> {
 
 /// Removes one image; `None` if it was removed by an earlier name of the same command.
 async fn remove(service: &dyn ImageService, text: &str, earlier: &[Image]) -> Outcome<Option<Image>> {
-    let failed = |error: cri_api::Error| Failure::call(format!("remove {text}"), &error);
-    let found = super::images::find(service, text).await.map_err(failed)?;
-    let Some(image) = found else {
-        let wanted = super::images::Wanted::parse(text)?;
-        if !super::images::ImageList::select(earlier.to_vec(), wanted).images.is_empty() {
-            return Ok(None);
+    let image = match super::images::find_only(service, "remove", text).await {
+        Ok(image) => image,
+        Err(failure) if failure.code() != Code::Failed => return Err(failure),
+        Err(failure) => {
+            let wanted = super::images::Wanted::parse(text)?;
+            let is_removed = !super::images::ImageList::select(earlier.to_vec(), wanted).images.is_empty();
+            return if is_removed { Ok(None) } else { Err(failure) };
         }
-        return Err(Failure::failed(format!("no such image: {text}")));
     };
-    service.remove_image(&ImageSpec::new(&image.id)).await.map_err(failed)?;
+    let removed = service.remove_image(&ImageSpec::new(&image.id)).await;
+    removed.map_err(|error| Failure::call(format!("remove {text}"), &error))?;
     Ok(Some(image))
 }

@@ -50,7 +50,6 @@ struct Fs {
     used_bytes: u64,
     inodes: u64,
     inodes_free: u64,
-    inodes_used: u64,
     images_bytes: Option<u64>,
 }
 
@@ -76,20 +75,35 @@ pub(super) async fn run(app: &App) -> Outcome {
     }
     match format {
         Format::Name => app.printer.lines(shown.images.iter().filter_map(|image| image.names.first())),
-        Format::Wide => app.printer.lines([tables(&shown).join("\n") + "\n" + images(&shown).render().trim_end()]),
-        _ => app.printer.lines([tables(&shown).join("\n").trim_end()]),
+        Format::Wide => {
+            app.printer.lines([tables(&shown, true).join("\n") + "\n" + images(&shown).render().trim_end()])
+        }
+        _ => app.printer.lines([tables(&shown, app.printer.whole).join("\n").trim_end()]),
     }
 }
 
-/// Returns tables of conditions, file systems and thresholds.
-fn tables(shown: &StatusReport) -> Vec<String> {
+/// Columns of a path, with which a line fits a terminal of 80 columns.
+const PATH_WIDTH: usize = 26;
+
+/// Returns a path, or the end of one that is too wide.
+fn short_path(path: &str, whole: bool) -> String {
+    let length = path.chars().count();
+    if whole || length <= PATH_WIDTH {
+        return path.to_owned();
+    }
+    let end: String = path.chars().skip(length + 1 - PATH_WIDTH).collect();
+    format!("…{end}")
+}
+
+/// Returns tables of conditions, file systems and thresholds. `whole`: paths are not cut.
+fn tables(shown: &StatusReport, whole: bool) -> Vec<String> {
     let mut conditions = Table::new(&["CONDITION", "STATUS", "SINCE", "MESSAGE"]);
     for condition in &shown.conditions {
         let Condition { kind, status, last_transition_time, message } = condition;
         let since = units::time(Some(*last_transition_time));
         conditions.row([kind.clone(), status.clone(), since, message.clone()]);
     }
-    let mut disks = Table::new(&["DISK", "PATH", "SIZE", "USED", "AVAILABLE", "INODES", "USED", "FREE", "IMAGES"]);
+    let mut disks = Table::new(&["DISK", "SIZE", "USED", "FREE", "INODES FREE", "PATH"]);
     let all = [
         ("images", Some(&shown.image_fs)),
         ("containers", shown.container_fs.as_ref()),
@@ -99,11 +113,8 @@ fn tables(shown: &StatusReport) -> Vec<String> {
         let Some(fs) = fs else { continue };
         let bytes = [fs.capacity_bytes, fs.used_bytes, fs.available_bytes].map(units::bytes);
         // A file system that allocates inodes dynamically has no count of them.
-        let inodes = [fs.inodes, fs.inodes_used, fs.inodes_free];
-        let inodes = inodes.map(|n| if fs.inodes == 0 { String::new() } else { n.to_string() });
-        let images = fs.images_bytes.map(units::bytes);
-        let images = images.map(|bytes| format!("{} of {bytes}", shown.image_count)).unwrap_or_default();
-        let row = [what.to_owned(), fs.path.clone()].into_iter().chain(bytes).chain(inodes).chain([images]);
+        let inodes = if fs.inodes == 0 { String::new() } else { fs.inodes_free.to_string() };
+        let row = [what.to_owned()].into_iter().chain(bytes).chain([inodes, short_path(&fs.path, whole)]);
         disks.row(row);
     }
     let mut signals = Table::new(&["SIGNAL", "AVAILABLE", "THRESHOLD", "CROSSED"]);
@@ -112,15 +123,22 @@ fn tables(shown: &StatusReport) -> Vec<String> {
         let crossed = if signal.crossed { "yes" } else { "no" };
         signals.row([signal.signal.clone(), amount(signal.available), amount(signal.threshold), crossed.to_owned()]);
     }
+    let images = shown.image_fs.images_bytes.map(|bytes| {
+        let take = if shown.image_count == 1 { "takes" } else { "take" };
+        format!("{} {take} {} on disk.\n", units::count(shown.image_count as u64, "image"), units::bytes(bytes))
+    });
     let left = shown.unfinished_pulls.filter(|left| *left != UnfinishedPulls::default());
-    let left = left.map(|left| format!("Unfinished pulls, for later ones: {left} ({}).\n", units::bytes(left.bytes)));
+    let left =
+        left.map(|left| format!("Interrupted pulls left {left} ({}) for later ones.\n", units::bytes(left.bytes)));
     let engine = shown.pull_engine.as_ref().map(|engine| format!("Pull engine: {engine}.\n"));
-    [conditions.render(), disks.render(), signals.render()].into_iter().chain(left).chain(engine).collect()
+    let tables = [conditions.render(), disks.render(), signals.render()].into_iter();
+    let lines: String = images.into_iter().chain(left).chain(engine).collect();
+    tables.chain((!lines.is_empty()).then_some(lines)).collect()
 }
 
 /// Returns the images of the status, the largest first.
 fn images(shown: &StatusReport) -> Table {
-    let mut table = Table::new(&["SIZE", "NAMES"]);
+    let mut table = Table::new(&["ON DISK", "NAMES"]);
     for image in &shown.images {
         table.row([units::bytes(image.size_bytes), image.names.join(" ")]);
     }
@@ -154,24 +172,37 @@ mod tests {
         });
         let mut shown: StatusReport = serde_json::from_value(status).expect("a status");
         assert_eq!(
-            tables(&shown).join("\n"),
+            tables(&shown, false).join("\n"),
             "CONDITION      STATUS   SINCE                  MESSAGE\n\
              DiskPressure   False    2026-01-01T00:00:00Z   kubelet has no disk pressure\n\
              \n\
-             DISK     PATH    SIZE    USED   AVAILABLE   INODES   USED   FREE   IMAGES\n\
-             images   /data   100GB   60GB   40GB        1000     500    500    2 of 7GB\n\
-             node     /       100GB   60GB   40GB        -        -      -      2 of 7GB\n\
+             DISK     SIZE    USED   FREE   INODES FREE   PATH\n\
+             images   100GB   60GB   40GB   500           /data\n\
+             node     100GB   60GB   40GB   -             /\n\
              \n\
              SIGNAL               AVAILABLE   THRESHOLD   CROSSED\n\
              imagefs.available    40GB        15GB        no\n\
-             imagefs.inodesFree   20          50          yes\n"
+             imagefs.inodesFree   20          50          yes\n\
+             \n\
+             2 images take 7GB on disk.\n"
         );
         shown.unfinished_pulls = Some(UnfinishedPulls { layers: 1, blobs: 2, bytes: 7000 });
-        assert_eq!(tables(&shown)[3], "Unfinished pulls, for later ones: 1 layer, 2 parts (7kB).\n");
-        shown.unfinished_pulls = Some(UnfinishedPulls::default());
-        assert_eq!(tables(&shown).len(), 3);
         shown.pull_engine = Some("embedded: it fills containerd's snapshotter overlayfs".to_owned());
-        assert_eq!(tables(&shown)[3], "Pull engine: embedded: it fills containerd's snapshotter overlayfs.\n");
-        assert_eq!(images(&shown).render(), "SIZE   NAMES\n5MB    r.example/a@sha256:0 r.example/a:1\n7B     -\n");
+        assert_eq!(
+            tables(&shown, false)[3],
+            "2 images take 7GB on disk.\n\
+             Interrupted pulls left 1 layer, 2 parts (7kB) for later ones.\n\
+             Pull engine: embedded: it fills containerd's snapshotter overlayfs.\n"
+        );
+        shown.image_fs.path = "/var/lib/containerd/io.containerd.snapshotter.v1.overlayfs".to_owned();
+        shown.image_fs.inodes_free = 123_456_789;
+        let disks = &tables(&shown, false)[1];
+        assert!(disks.contains(" ….snapshotter.v1.overlayfs\n"), "{disks}");
+        assert!(disks.lines().all(|line| line.chars().count() <= 80), "{disks}");
+        assert!(tables(&shown, true)[1].contains(" /var/lib/containerd/io"));
+        assert_eq!(
+            images(&shown).render(),
+            "ON DISK   NAMES\n5MB       r.example/a@sha256:0 r.example/a:1\n7B        -\n"
+        );
     }
 }

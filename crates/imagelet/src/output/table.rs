@@ -8,6 +8,8 @@ const GAP: usize = 3;
 /// A table that is being built.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
+    /// Finished tables above this one.
+    above: String,
     rows: Vec<Vec<String>>,
     /// For each column, true if it is left out.
     hidden: Vec<bool>,
@@ -16,7 +18,7 @@ pub(crate) struct Table {
 impl Table {
     /// Creates a table with these column titles.
     pub(crate) fn new(titles: &[&str]) -> Self {
-        Self { rows: vec![titles.iter().map(|&t| t.to_owned()).collect()], hidden: Vec::new() }
+        Self { rows: vec![titles.iter().map(|&t| t.to_owned()).collect()], ..Self::default() }
     }
 
     /// Creates a table with these column titles; a leading `+` marks columns of the wide form only. Rows have all cells.
@@ -24,7 +26,7 @@ impl Table {
         let hidden: Vec<bool> = titles.iter().map(|title| !wide && title.starts_with('+')).collect();
         let shown = titles.iter().zip(&hidden).filter(|(_, hidden)| !**hidden);
         let shown = shown.map(|(title, _)| title.trim_start_matches('+').to_owned()).collect();
-        Self { rows: vec![shown], hidden }
+        Self { rows: vec![shown], hidden, ..Self::default() }
     }
 
     /// Appends a row. Empty cells are shown as `-`, so that columns can be cut by blanks.
@@ -34,13 +36,19 @@ impl Table {
         self.rows.push(shown.map(|(cell, _)| clean(&cell)).collect());
     }
 
+    /// Begins another table with these column titles below an empty line. Its columns have widths of their own.
+    pub(crate) fn section(&mut self, titles: &[&str]) {
+        let above = format!("{}\n", self.render());
+        *self = Self { above, ..Self::new(titles) };
+    }
+
     /// Returns the text; every line has a line end.
     pub(crate) fn render(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)
             .map(|c| self.rows.iter().filter_map(|r| r.get(c)).map(|s| s.chars().count()).max().unwrap_or_default())
             .collect();
-        let mut text = String::new();
+        let mut text = self.above.clone();
         for row in &self.rows {
             for (c, cell) in row.iter().enumerate() {
                 text.push_str(cell);
@@ -82,6 +90,15 @@ a                           -         é
 ?31mred                     ?tsetal   1?B
 ";
         assert_eq!(table.render(), want);
+    }
+
+    #[test]
+    fn sections_have_columns_of_their_own() {
+        let mut table = Table::new(&["A LONG TITLE", "B"]);
+        table.row(["a".into(), "b".into()]);
+        table.section(&["C", "D"]);
+        table.row(["c".into(), "d".into()]);
+        assert_eq!(table.render(), "A LONG TITLE   B\na              b\n\nC   D\nc   d\n");
     }
 
     #[test]

@@ -30,6 +30,11 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     u64::try_from(whole + part / digits).ok()
 }
 
+/// Returns a number and its noun, in the plural unless it is one.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
+}
+
 /// Returns a time to the second; empty if it is unknown.
 pub(crate) fn time(time: Option<jiff::Timestamp>) -> String {
     time.map(|time| time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()).unwrap_or_default()

@@ -1,13 +1,51 @@
-//! Lines of the progress display, made for a terminal of a given size: one line per image, and below it one line per layer in progress. No
-//! line is wider than the terminal, no frame higher. Pure; time is an argument. Called by the painter.
+//! Lines of the progress display, made for a terminal of a given size: one line per image, and below it one line per layer in progress; one
+//! line for a check of the store. No line is wider than the terminal, no frame higher. Pure; time is an argument. Called by the painter.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use cri_api::engine::CheckProgress;
 use cri_api::{LayerState, PullEvent};
 use oci::Digest;
 
 use crate::output::units;
+
+/// Work as displayed.
+#[derive(Debug)]
+pub(super) enum View {
+    Pull(PullView),
+    Check(CheckView),
+}
+
+impl View {
+    fn block(&mut self, turn: usize, width: usize, now: Instant) -> Vec<String> {
+        match self {
+            Self::Pull(pull) => pull.block(turn, width, now),
+            Self::Check(check) => vec![check.line(turn, width, now)],
+        }
+    }
+}
+
+/// A check of the store as displayed.
+#[derive(Debug, Default)]
+pub(super) struct CheckView {
+    progress: CheckProgress,
+    rate: Rate,
+}
+
+impl CheckView {
+    pub(super) fn report(&mut self, progress: CheckProgress) {
+        self.progress = progress;
+    }
+
+    fn line(&mut self, turn: usize, width: usize, now: Instant) -> String {
+        let CheckProgress { layers, layers_total, bytes, bytes_total } = self.progress;
+        self.rate.note(now, bytes);
+        let head = format!("{} checking {}", spinner(turn), of_layers(layers, layers_total));
+        let part = Part { done: bytes, size: bytes_total, rate: Some(&self.rate) };
+        cut(format!("{head} {}", part.render(width.saturating_sub(head.len() + 1))).trim_end(), width)
+    }
+}
 
 /// A pull as displayed.
 #[derive(Debug)]
@@ -100,19 +138,37 @@ impl PullView {
         let is_finished = |layer: &&LayerView| matches!(layer.state, LayerState::Present | LayerState::Done);
         match self.stage {
             Stage::Resolving => "resolving".to_owned(),
-            Stage::Layers => {
-                format!("{}/{} layers", self.layers.iter().filter(is_finished).count(), self.layers.len())
-            }
+            Stage::Layers => of_layers(self.layers.iter().filter(is_finished).count() as u64, self.layers.len() as u64),
             Stage::Committing => "committing".to_owned(),
         }
     }
 
     fn head(&self, turn: usize, width: usize) -> String {
-        const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
-        let (spinner, message) = (SPINNER[turn % SPINNER.len()], self.message());
+        let message = self.message();
         let room = width.saturating_sub(message.len() + 3);
-        cut(&format!("{spinner} {} {message}", cut_front(&self.image, room)), width)
+        cut(&format!("{} {} {message}", spinner(turn), cut_front(&self.image, room)), width)
     }
+
+    fn block(&mut self, turn: usize, width: usize, now: Instant) -> Vec<String> {
+        let mut block = vec![self.head(turn, width)];
+        for layer in &mut self.layers {
+            if let Some(word) = layer.word() {
+                layer.rate.note(now, layer.done);
+                block.push(layer.line(word, width));
+            }
+        }
+        block
+    }
+}
+
+fn spinner(turn: usize) -> char {
+    const SPINNER: [char; 4] = ['|', '/', '-', '\\'];
+    SPINNER[turn % SPINNER.len()]
+}
+
+/// Returns the finished layers of all, such as `1/5 layers`.
+fn of_layers(finished: u64, all: u64) -> String {
+    format!("{finished}/{all} layer{}", if all == 1 { "" } else { "s" })
 }
 
 impl LayerView {
@@ -126,29 +182,48 @@ impl LayerView {
     }
 
     fn line(&self, word: &str, width: usize) -> String {
-        let width = width.min(WIDEST);
-        let (digest, done) = (self.digest.short(), self.done.min(self.size));
-        let part = |whole: u64| u64::try_from(u128::from(done) * u128::from(whole) / u128::from(self.size.max(1)));
-        let percent = part(100).unwrap_or_default();
-        let room = width.saturating_sub(MIDDLE);
-        let line = if room < 8 {
-            format!("  {digest} {word:9} {percent:>3}%")
-        } else {
-            let is_fetched = width >= WIDE && matches!(self.state, LayerState::Fetching);
-            let rest = if is_fetched { self.rate_and_rest(done) } else { String::new() };
-            let bar = room.saturating_sub(if width >= WIDE { RATE } else { 0 }).min(30);
-            let full = usize::try_from(part(bar as u64).unwrap_or_default()).unwrap_or_default();
-            let tip = if full < bar { ">" } else { "" };
-            let drawn = format!("{}{tip}", "=".repeat(full));
-            let bytes = format!("{:>6}/{:<6}", units::bytes(done), units::bytes(self.size));
-            format!("  {digest} {word:9} [{drawn:bar$}] {bytes}{rest}")
+        let head = format!("  {} {word:9}", self.digest.short());
+        let rate = matches!(self.state, LayerState::Fetching).then_some(&self.rate);
+        let part = Part { done: self.done.min(self.size), size: self.size, rate };
+        cut(format!("{head} {}", part.render(width.saturating_sub(head.len() + 1))).trim_end(), width)
+    }
+}
+
+/// The finished part of work, with its rate where it is known.
+struct Part<'a> {
+    done: u64,
+    size: u64,
+    rate: Option<&'a Rate>,
+}
+
+impl Part<'_> {
+    /// Columns of the brackets of the bar and of the bytes.
+    const BYTES: usize = 2 + 1 + 13;
+    /// Columns of rate and remaining time.
+    const RATE: usize = 1 + 10 + 1 + 6;
+    /// Columns of the shortest bar.
+    const BAR: usize = 8;
+
+    /// Returns bar, bytes, rate and remaining time as far as they fit; a percentage if no bar does. The bar takes all columns that are
+    /// left, also if a part has no rate, so that the bars of all parts are of one length.
+    fn render(&self, width: usize) -> String {
+        let of = |whole: u64| u64::try_from(u128::from(self.done) * u128::from(whole) / u128::from(self.size.max(1)));
+        let Some(room) = width.checked_sub(Self::BYTES).filter(|room| *room >= Self::BAR) else {
+            return format!("{:>3}%", of(100).unwrap_or_default());
         };
-        cut(line.trim_end(), width)
+        let has_rate = room >= Self::RATE + Self::BAR;
+        let rest = self.rate.filter(|_| has_rate).map(|rate| self.rate_and_rest(rate)).unwrap_or_default();
+        let bar = if has_rate { room - Self::RATE } else { room };
+        let full = usize::try_from(of(bar as u64).unwrap_or_default()).unwrap_or_default();
+        let tip = if full < bar { ">" } else { "" };
+        let drawn = format!("{}{tip}", "=".repeat(full));
+        let bytes = format!("{:>6}/{:<6}", units::bytes(self.done), units::bytes(self.size));
+        format!("[{drawn:bar$}] {bytes}{rest}")
     }
 
-    fn rate_and_rest(&self, done: u64) -> String {
-        let rate = self.rate.per_second();
-        let rest = (self.size - done).checked_div(rate).map(|seconds| match seconds {
+    fn rate_and_rest(&self, rate: &Rate) -> String {
+        let rate = rate.per_second();
+        let rest = self.size.saturating_sub(self.done).checked_div(rate).map(|seconds| match seconds {
             0..60 => format!("{seconds}s"),
             60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
             _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
@@ -157,35 +232,15 @@ impl LayerView {
     }
 }
 
-/// Columns of a layer's line without its bar and without rate and remaining time.
-const MIDDLE: usize = 2 + 12 + 1 + 9 + 3 + 1 + 13;
-/// Columns of rate and remaining time.
-const RATE: usize = 1 + 10 + 1 + 6;
-/// Width from which on rate and remaining time are shown.
-const WIDE: usize = MIDDLE + RATE + 8;
-
-/// Maximum width of a layer's line: lines written on a wide terminal still fit after it is resized to 80 columns.
-const WIDEST: usize = 79;
-
 /// Returns the lines for a terminal of this size. The last column and the last row, where the cursor is, stay empty.
 pub(super) fn lines<'a>(
-    pulls: impl Iterator<Item = &'a mut PullView>,
+    views: impl Iterator<Item = &'a mut View>,
     (columns, rows): (usize, usize),
     turn: usize,
     now: Instant,
 ) -> Vec<String> {
     let (width, height) = (columns.saturating_sub(1), rows.saturating_sub(1));
-    let mut blocks: Vec<Vec<String>> = Vec::new();
-    for pull in pulls {
-        let mut block = vec![pull.head(turn, width)];
-        for layer in &mut pull.layers {
-            if let Some(word) = layer.word() {
-                layer.rate.note(now, layer.done);
-                block.push(layer.line(word, width));
-            }
-        }
-        blocks.push(block);
-    }
+    let blocks: Vec<Vec<String>> = views.map(|view| view.block(turn, width, now)).collect();
     let all: usize = blocks.iter().map(Vec::len).sum();
     if all <= height {
         return blocks.concat();

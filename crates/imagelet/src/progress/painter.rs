@@ -12,27 +12,28 @@ use std::time::{Duration, Instant};
 
 use base::lock::{Condvar, Mutex};
 use cri_api::PullEvent;
+use cri_api::engine::CheckProgress;
 
-use super::frame::{self, PullView};
+use super::frame::{self, View};
 
 /// Interval at which frames are painted.
 const TICK: Duration = Duration::from_millis(120);
 
-/// Shows pulls on stderr while there are any.
+/// Shows pulls and other work on stderr while there is any.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Painter(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Notified when the last pull ends.
+    /// Notified when the last work ends.
     empty: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// The pulls, in the order of their starts.
-    pulls: BTreeMap<u64, PullView>,
+    /// The displayed work, in the order of its starts.
+    views: BTreeMap<u64, View>,
     begun: u64,
     turn: usize,
     canvas: Canvas,
@@ -41,19 +42,19 @@ struct State {
 }
 
 impl Painter {
-    /// Shows one more pull until the returned value is dropped.
-    pub(super) fn begin(&self, image: String) -> ShownPull {
+    /// Shows one more pull, or other work, until the returned value is dropped.
+    pub(super) fn begin(&self, view: View) -> ShownWork {
         let mut state = self.0.state.lock();
         state.begun += 1;
         let id = state.begun;
-        state.pulls.insert(id, PullView::new(image));
+        state.views.insert(id, view);
         if !state.painted {
             let shared = Arc::clone(&self.0);
             // Without a thread, frames are painted on each change.
             state.painted =
                 std::thread::Builder::new().name("progress".to_owned()).spawn(move || shared.keep_painting()).is_ok();
         }
-        ShownPull { painter: self.clone(), id }
+        ShownWork { painter: self.clone(), id }
     }
 
     /// Removes the display from the terminal while `write` writes to it.
@@ -65,10 +66,10 @@ impl Painter {
         written
     }
 
-    /// Removes the display from the terminal. Current pulls are not shown any more.
+    /// Removes the display from the terminal. Current work is not shown any more.
     pub(super) fn finish(&self) {
         let mut state = self.0.state.lock();
-        state.pulls.clear();
+        state.views.clear();
         state.erase();
         self.0.empty.notify_all();
     }
@@ -77,7 +78,7 @@ impl Painter {
 impl Shared {
     fn keep_painting(&self) {
         let mut state = self.state.lock();
-        while !state.pulls.is_empty() {
+        while !state.views.is_empty() {
             state.turn += 1;
             state.paint();
             state = self.empty.wait_timeout(state, TICK);
@@ -88,11 +89,11 @@ impl Shared {
 
 impl State {
     fn paint(&mut self) {
-        if self.pulls.is_empty() {
+        if self.views.is_empty() {
             return self.erase();
         }
         let size = size();
-        let lines = frame::lines(self.pulls.values_mut(), size, self.turn, Instant::now());
+        let lines = frame::lines(self.views.values_mut(), size, self.turn, Instant::now());
         write(&self.canvas.redraw(&lines, size.0));
     }
 
@@ -103,33 +104,50 @@ impl State {
     }
 }
 
-/// A pull on the display.
+/// Work on the display.
 #[derive(Debug)]
-pub(super) struct ShownPull {
+pub(super) struct ShownWork {
     painter: Painter,
     id: u64,
 }
 
-impl ShownPull {
-    /// Applies an event of the pull.
+impl ShownWork {
+    /// Applies an event of a pull.
     pub(super) fn report(&self, event: PullEvent) {
-        let mut state = self.painter.0.state.lock();
         let is_small = matches!(event, PullEvent::Bytes { .. } | PullEvent::Unpacked { .. });
-        let Some(pull) = state.pulls.get_mut(&self.id) else { return };
-        pull.report(event);
+        self.change(is_small, |view| {
+            if let View::Pull(pull) = view {
+                pull.report(event);
+            }
+        });
+    }
+
+    /// Applies the progress of a check.
+    pub(super) fn report_check(&self, progress: CheckProgress) {
+        self.change(true, |view| {
+            if let View::Check(check) = view {
+                check.report(progress);
+            }
+        });
+    }
+
+    fn change(&self, is_small: bool, change: impl FnOnce(&mut View)) {
+        let mut state = self.painter.0.state.lock();
+        let Some(view) = state.views.get_mut(&self.id) else { return };
+        change(view);
         if !state.painted && !is_small {
             state.paint();
         }
     }
 }
 
-impl Drop for ShownPull {
+impl Drop for ShownWork {
     fn drop(&mut self) {
         let mut state = self.painter.0.state.lock();
-        if state.pulls.remove(&self.id).is_some() {
+        if state.views.remove(&self.id).is_some() {
             state.paint();
         }
-        if state.pulls.is_empty() {
+        if state.views.is_empty() {
             self.painter.0.empty.notify_all();
         }
     }

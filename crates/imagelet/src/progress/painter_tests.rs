@@ -11,6 +11,10 @@ fn screen(terminal: &avt::Terminal) -> String {
     lines.collect::<Vec<_>>().join("\n").trim_end().to_owned()
 }
 
+fn pull(image: &str) -> View {
+    View::Pull(frame::PullView::new(image.to_owned()))
+}
+
 fn feed(terminal: &mut avt::Terminal, text: &str) {
     // The terminal's driver translates line ends this way.
     terminal.feed(text.replace('\n', "\r\n").as_str());
@@ -42,19 +46,19 @@ fn frames_leave_nothing_behind_whatever_the_size_becomes() {
 fn a_pull_is_shown_until_its_sink_is_dropped() {
     let painter = Painter::default();
     let sink = {
-        let shown = painter.begin("demo/x:1".to_owned());
+        let shown = painter.begin(pull("demo/x:1"));
         ProgressSink::new(move |event| shown.report(event))
     };
     sink.report(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: Vec::new() });
-    assert_eq!(painter.0.state.lock().pulls.len(), 1);
+    assert_eq!(painter.0.state.lock().views.len(), 1);
     drop(sink);
-    assert!(painter.0.state.lock().pulls.is_empty());
+    assert!(painter.0.state.lock().views.is_empty());
     // A pull that outlives the display is not shown any more.
-    let shown = painter.begin("demo/y:1".to_owned());
+    let shown = painter.begin(pull("demo/y:1"));
     painter.finish();
     shown.report(PullEvent::Committing);
     let state = painter.0.state.lock();
-    assert!(state.pulls.is_empty() && state.canvas.widths.is_empty());
+    assert!(state.views.is_empty() && state.canvas.widths.is_empty());
 }
 
 #[test]
@@ -64,7 +68,7 @@ fn no_bar_drives_a_terminal() {
     let sink = progress.sink("demo/\u{9b}31m\u{202e}x\u{7f}");
     sink.report(PullEvent::Resolved { digest: Digest::sha256(b"m"), layers: Vec::new() });
     let mut state = painter.0.state.lock();
-    let lines = frame::lines(state.pulls.values_mut(), (80, 24), 0, Instant::now());
+    let lines = frame::lines(state.views.values_mut(), (80, 24), 0, Instant::now());
     assert_eq!(lines, ["| demo/?31m?x? 0/0 layers"]);
     drop(state);
     progress.finish();

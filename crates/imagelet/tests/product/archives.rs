@@ -483,6 +483,11 @@ fn a_pull_without_an_image_for_this_machine_names_the_flag() {
         let said = s.imagelet.fails(1, &[&["pull", &name], credentials].concat());
         assert!(said.ends_with("it is for linux/riscv64 (--platform names another one)"), "{said}");
     }
-    s.imagelet.ok(&["pull", "--platform", "linux/riscv64", &name]);
-    assert_eq!(s.imagelet.ids(), [image.id.as_str()]);
+    for platform in [["--platform", "linux/riscv64"], ["--arch", "riscv64"]] {
+        s.imagelet.ok(&[&["pull"], &platform[..], &[&name]].concat());
+        assert_eq!(s.imagelet.ids(), [image.id.as_str()]);
+        s.imagelet.ok(&["rmi", "--all"]);
+    }
+    let said = s.imagelet.run(&["pull", "--arch", "arm64", "--platform", "linux/arm64", &name]);
+    assert_eq!(said.code, Some(2), "{}", said.stderr);
 }

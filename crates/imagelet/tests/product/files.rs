@@ -104,6 +104,13 @@ fn files_are_listed_written_and_copied() {
     assert_eq!(fs::read_to_string(out.join("sub/two")).expect("copied"), "two\n");
     i.ok(&["cp", &format!("{name}:etc/sub/two"), &out.join("renamed").display().to_string()]);
     assert_eq!(fs::read_to_string(out.join("renamed")).expect("copied"), "two\n");
+    // Image and path are one word or two.
+    i.ok(&["cp", &name, "/etc/sub/two", &out.join("of-two-words").display().to_string()]);
+    assert_eq!(fs::read_to_string(out.join("of-two-words")).expect("copied"), "two\n");
+    assert_eq!(i.ok(&["cat", &format!("{name}:/etc/sub/two")]), "two\n");
+    assert_eq!(i.ok(&["ls", &format!("{name}:/etc/sub")]), "two\nup\n");
+    assert!(i.fails(2, &["cat", &format!("{name}:/etc/sub/two"), "/etc/three"]).contains("use one of them"));
+    assert!(i.fails(2, &["cat", &name]).contains("a path in the image is missing"));
 
     let listed = run(tool("bash").args([
         "-c",

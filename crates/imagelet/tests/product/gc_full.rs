@@ -221,7 +221,7 @@ fn what_was_pulled_a_moment_ago_is_freed_when_nothing_else_is_left() {
         "its space is needed, and nothing else suffices, although it was pulled before its use and is protected until ";
     assert!(table.contains(why), "{table}");
     let explained = later.ok(&["gc", "explain", &names[2]]);
-    assert!(explained.contains("it stays: here for "), "{explained}");
+    assert!(explained.contains("it stays: pulled "), "{explained}");
     let explained = later.clone().global("--minimum-image-ttl-duration", "0s").flag("--image-gc-high-threshold=100");
     let explained = explained.ok(&["gc", "explain", &names[2]]);
     assert!(explained.contains("; it goes last, where nothing else suffices"), "{explained}");

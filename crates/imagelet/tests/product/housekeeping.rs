@@ -126,8 +126,8 @@ fn what_df_counts_is_what_du_counts() {
     let (df, du) = (counted.into_iter().map(count).sum::<u64>(), bytes_below(&scratch.join("store")));
     assert!(du.abs_diff(df) < 256 << 10, "df {df}, du {du}");
     let table = imagelet.ok(&["df"]);
-    let row = table.lines().find(|line| line.starts_with("RESERVE")).unwrap_or_else(|| panic!("no row:\n{table}"));
-    assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "RESERVE freed when the disk is full 8.39MB - -");
+    let row = table.lines().find(|line| line.starts_with("reserve")).unwrap_or_else(|| panic!("no row:\n{table}"));
+    assert_eq!(row.split_whitespace().collect::<Vec<_>>().join(" "), "reserve 8.39MB freed when the disk is full");
 }
 
 /// A recent image is removed on request, together with its protection, by this process and by an agent that pulled it.
@@ -196,7 +196,7 @@ fn leftovers_of_interrupted_pulls_are_listed_and_removed() {
     };
     leave();
     let df = imagelet.ok(&["df"]);
-    assert!(df.contains("UNFINISHED PULLS") && df.contains("1 layer, 0 parts"), "{df}");
+    assert!(df.contains("unfinished pulls") && df.contains("1 layer, 0 parts"), "{df}");
     let plan = imagelet.ok(&["--image-gc-high-threshold", "100", "gc", "--dry-run"]);
     assert!(
         plan.contains("Interrupted pulls left 1 layer, 0 parts (3") && plan.contains("`imagelet gc --interrupted`"),

@@ -182,7 +182,7 @@ const ROWS: &[Row] = &[
     (
         &["images", "--filtre", "x"],
         "",
-        "error: unexpected argument '--filtre' found\n\n  tip: there is --filter\n\nUsage: imagelet images [OPTIONS] \
+        "error: unexpected argument '--filtre' found\n\n  tip: a similar flag exists: --filter\n\nUsage: imagelet images [OPTIONS] \
          [IMAGE]...\n\nFor more information, try '--help'.\n",
         2,
     ),
@@ -251,9 +251,14 @@ async fn a_filter_that_is_a_repository_means_its_tags() {
         assert_eq!(listed.len(), want, "{name:?}: {listed:?}");
     }
     // While an agent runs, names still mean one image each.
-    assert_eq!(imagelet.fails(1, &["rmi", "app"]), "error: no such image: app");
+    let error = imagelet.fails(1, &["rmi", "app"]);
+    assert!(error.starts_with("error: remove app: name one of docker.io/library/app:1, docker.io/"), "{error}");
     imagelet.ok(&["rmi", "app:1"]);
     assert_eq!(imagelet.images().len(), 4);
+    // The only tag that is left is meant.
+    let removed = imagelet.ok(&["rmi", "app"]);
+    assert!(removed.starts_with("untagged: docker.io/library/app:"), "{removed}");
+    assert_eq!(imagelet.images().len(), 3);
 }
 
 /// containerd passes the filter of ListImages by, and lists everything.

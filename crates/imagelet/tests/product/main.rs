@@ -76,6 +76,7 @@ mod status_page;
 mod store_owner;
 mod streaming;
 mod support;
+mod tags;
 mod tenants;
 mod terminal;
 mod traces;

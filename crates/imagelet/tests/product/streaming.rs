@@ -99,6 +99,16 @@ async fn commands_run_in_containers() {
     assert_eq!(said.code, Some(0), "{}", said.stderr);
     assert!(said.stderr.contains("Defaulted container \"main\" out of: main, done"), "{}", said.stderr);
 
+    // Without a flag in the command, `--` may be left out.
+    let said = imagelet.run(&["exec", "-c", "main", "web", "cat", "/etc/hostname"]);
+    assert_eq!((said.code, said.stdout.is_empty()), (Some(0), false), "{}", said.stderr);
+    let said = imagelet.run(&["exec", "web", "sh", "-c", "echo main"]);
+    assert_eq!(said.code, Some(2), "{}", said.stderr);
+    assert!(said.stderr.contains("tip: add `--` before the command: imagelet exec POD -- sh"), "{}", said.stderr);
+    let said = imagelet.run(&["exec", "-c", "main", "web", "ls", "-l"]);
+    assert_eq!(said.code, Some(2), "{}", said.stderr);
+    assert!(said.stderr.contains("add `--` before that command"), "{}", said.stderr);
+
     // Input has an end, and a program that does not read it does not delay the command.
     let text = "0123456789abcde\n".repeat(200_000);
     let counted = imagelet.run_with_input(&["exec", "-i", "shop/web", "-c", "main", "--", "wc", "-c"], &text);

@@ -1,7 +1,9 @@
 //! The terminal as a person sees it: progress bars that fit, follow the size of the terminal, and leave nothing behind; and
 //! nothing at all where that was asked for.
 
+use crate::support::cli::PROGRAM;
 use crate::support::gate::Gate;
+use crate::support::process::{run, tool};
 use crate::support::pty::Pty;
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
@@ -20,6 +22,22 @@ fn scene() -> (Scene, tokio::runtime::Runtime, Gate, String) {
     let runtime = runtime();
     let gate = runtime.block_on(Gate::start(s.registry.host().to_owned()));
     (s, runtime, gate, image.id)
+}
+
+/// A transcript has the frames that are removed from the screen later.
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_check_shows_a_bar_and_leaves_its_result() {
+    let s = Scene::new();
+    let (name, _) = s.push_file("team/app:1", "a", noise_of("a", 3_000_000));
+    s.imagelet.ok(&["pull", &name]);
+    let command = format!("{PROGRAM} --root {} check", s.scratch.join("store").display());
+    let seen = run(tool("script").args(["-qec", &command, "/dev/null"]).env("TERM", "xterm-256color"));
+    assert!(seen.contains(" checking ") && seen.contains("Checked 1 layer ("), "{seen}");
+    let imagelet = s.imagelet.clone().env("TERM", "xterm-256color");
+    let mut pty = Pty::start(imagelet.command(&["check"]), (80, 24));
+    assert_eq!(pty.end(), Some(0), "{}", pty.text());
+    assert!(pty.text().starts_with("Checked 1 layer ("), "{}", pty.text());
 }
 
 /// Lines with this text.

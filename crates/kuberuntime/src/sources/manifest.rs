@@ -49,11 +49,13 @@ pub(super) struct ManifestProblem {
     pub(super) passing: bool,
     /// True if the problem was reported already.
     pub(super) reported: bool,
+    /// True if all objects of the manifest are of kinds that do not run on a node.
+    pub(super) skipped: bool,
 }
 
 impl ManifestProblem {
     pub(super) fn new(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), pod: None, passing: false, reported: false }
+        Self { reason: reason.into(), pod: None, passing: false, reported: false, skipped: false }
     }
 
     pub(super) fn passing(reason: impl Into<String>) -> Self {
@@ -127,7 +129,7 @@ impl ManifestReader {
                 [] => format!("there is no pod in it, only {}", content.others.join(", ")),
                 lines => lines.join("; "),
             };
-            return Err(ManifestProblem::new(reason));
+            return Err(ManifestProblem { skipped: true, ..ManifestProblem::new(reason) });
         }
         Ok(Arc::new(content))
     }

@@ -125,7 +125,7 @@ impl Merge {
     fn report(&self, merged: &MergedSources, reported: &mut BTreeMap<(String, Option<String>), BTreeSet<String>>) {
         let mut now: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
         for (refused, word) in merged.desired.refused.iter().zip(&merged.reports) {
-            let RefusedManifest { origin, pod, reason } = refused;
+            let RefusedManifest { origin, pod, reason, skipped } = refused;
             if matches!(word, RefusalReport::None) {
                 continue;
             }
@@ -136,6 +136,9 @@ impl Merge {
                 continue;
             }
             match word {
+                RefusalReport::Line if *skipped => {
+                    tracing::info!(origin, reason, "skipped objects that do not run on a node")
+                }
                 RefusalReport::Line => {
                     tracing::warn!(origin, pod = pod.as_deref(), error = %reason, "refused a manifest")
                 }
@@ -161,7 +164,13 @@ fn is_same(a: &DesiredPods, b: &DesiredPods) -> bool {
 
 impl MergedSources {
     fn refuse(&mut self, origin: &str, pod: Option<String>, reason: String, word: RefusalReport) {
-        self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod, reason });
+        self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod, reason, skipped: false });
+        self.reports.push(word);
+    }
+
+    /// Records objects of kinds that do not run on a node.
+    fn skip(&mut self, origin: &str, reason: String, word: RefusalReport) {
+        self.desired.refused.push(RefusedManifest { origin: origin.to_owned(), pod: None, reason, skipped: true });
         self.reports.push(word);
     }
 
@@ -176,7 +185,10 @@ impl MergedSources {
             Some(pod) => RefusalReport::Event(pod.clone()),
             None => RefusalReport::Line,
         };
-        self.refuse(origin, title, reason, word);
+        match problem.skipped {
+            true => self.skip(origin, reason, word),
+            false => self.refuse(origin, title, reason, word),
+        }
     }
 }
 
@@ -201,7 +213,7 @@ fn merge(views: &[SourceView], now: Instant, quiet: Duration) -> MergedSources {
         }
         let Some(content) = &manifest.content else { continue };
         for line in &content.passed_over {
-            merged.refuse(&manifest.origin, None, line.clone(), RefusalReport::Line);
+            merged.skip(&manifest.origin, line.clone(), RefusalReport::Line);
         }
     }
     let is_young = |manifest: &SourceManifest| manifest.since + quiet > now;

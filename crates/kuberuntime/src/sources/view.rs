@@ -85,4 +85,6 @@ pub struct RefusedManifest {
     pub pod: Option<String>,
     /// Reason for the refusal.
     pub reason: String,
+    /// True for objects of kinds that do not run on a node, such as a Deployment: they are skipped, and nothing is wrong with them.
+    pub skipped: bool,
 }

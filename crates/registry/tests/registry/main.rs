@@ -19,6 +19,7 @@ mod schemes;
 mod secrets;
 mod stalls;
 mod support;
+mod tags;
 mod tls;
 mod upload;
 mod wire;

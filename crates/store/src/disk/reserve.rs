@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use base::is_disk_full;
 use base::lock::Mutex;
+use base::units;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
 
 /// Bytes that the records of an image need in addition to its documents: the pages that redb copies.
@@ -91,7 +92,7 @@ impl Reserve {
         if free < bytes {
             return Err(io::Error::new(
                 io::ErrorKind::StorageFull,
-                format!("{free} bytes are free, and {bytes} are needed for the records"),
+                format!("{} are needed for the records, {} are free", units::bytes(bytes), units::bytes(free)),
             ));
         }
         Ok(())

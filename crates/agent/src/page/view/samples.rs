@@ -118,7 +118,7 @@ pub(in crate::page) fn lively(images: usize, text: &str) -> Report {
             0 => ("in-use", format!("in use by pod shop/web-{index}{text}")),
             1 => ("not-needed", "its space is not needed".to_owned()),
             2 => ("pinned", "pinned".to_owned()),
-            3 => ("too-young", "here for 1m30s, and images stay for 2m0s at least".to_owned()),
+            3 => ("too-young", "pulled 1m30s ago, and images stay for at least 2m0s".to_owned()),
             _ => ("not-needed", format!("kept by rule {text}")),
         };
         (row.image.decision, row.image.why) = (decision.to_owned(), why);
@@ -253,6 +253,7 @@ fn pods(report: &mut Report, text: &str) {
             origin: "/etc/imagelet/manifests/odd.yaml".to_owned(),
             pod: Some(format!("shop/odd{text}")),
             reason: format!("spec.containers: Required value{text}"),
+            skipped: false,
         }],
         events: vec![
             event(1, EventType::Normal, "Pulling", "Pulling image \"docker.io/library/postgres:17\"", 1),

@@ -92,6 +92,18 @@ fn waiting_reason_is_reported_and_cleared_with_its_cause() {
     );
     node.waits("absent", "main", "ImagePullBackOff");
 
+    // The commands report the same reasons.
+    for (pod, why) in [
+        ("never", "has not started: ErrImageNeverPull: Container image"),
+        ("wants", "has not started: CreateContainerConfigError: configmap \"greetings\" not found"),
+        ("missing", "no-such-program"),
+    ] {
+        let line = node.imagelet.fails(1, &["logs", &format!("{NAMESPACE}/{pod}")]);
+        assert!(line.starts_with("error: container \"main\" in pod ") && line.contains(why), "{line}");
+    }
+    let line = node.imagelet.fails(1, &["exec", &format!("{NAMESPACE}/wants"), "true"]);
+    assert!(line.contains("does not run: it was not made yet: CreateContainerConfigError"), "{line}");
+
     // The missing document is written.
     node.document(
         "greetings.json",

@@ -67,6 +67,16 @@ fn what_is_no_pod_is_refused_by_its_place_and_nothing_else_is_touched() {
     assert_eq!(names, ["good", "late"]);
     assert_eq!(node.sandboxes().len(), 2, "nothing was started for what was refused");
 
+    // The list of pods has one line about all refusals, and `describe` has the reasons.
+    let listed = node.imagelet.run(&["pods"]);
+    let lines: Vec<&str> = listed.stderr.lines().filter(|line| line.contains("refused")).collect();
+    assert!(matches!(lines.as_slice(), [one] if one.contains(" more; see `imagelet describe ")), "{}", listed.stderr);
+    assert!(listed.stderr.contains("1 manifest is skipped, since only pods run on a node: "), "{}", listed.stderr);
+    let described = node.imagelet.ok(&["describe", "kind.json"]);
+    assert!(described.contains("Skipped") && described.contains("Deployment"), "{described}");
+    let described = node.imagelet.ok(&["describe", "claim.json"]);
+    assert!(described.contains("Refused") && described.contains("persistentVolumeClaim"), "{described}");
+
     // A manifest that becomes bad holds its pod; one that becomes good is taken; the removal of one ends its pod.
     node.write_bytes("good.json", b"{\"apiVersion\": \"v1\", \"kind\": \"Pod\", ");
     node.eventually("what is half written is told", || said(&["/good.json"]));
