@@ -17,7 +17,7 @@ const GROUPS: [CommandGroup; 5] = [
     CommandGroup {
         title: "Images",
         usual: &["ensure", "pull", "images", "inspect", "rmi", "push", "import, load", "export, save"],
-        rare: &["tag", "untag", "history", "login", "logout", "prune"],
+        rare: &["exists", "tags", "tag", "untag", "history", "login", "logout", "prune"],
     },
     CommandGroup {
         title: "Pods",
