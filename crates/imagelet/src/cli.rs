@@ -57,6 +57,7 @@ mod tags;
 pub(crate) mod target;
 mod top;
 mod tree;
+mod typed_credential;
 pub(crate) mod version;
 mod wait;
 mod watch;

@@ -10,8 +10,9 @@ use image_manager::{
 use oci::{Reference, RegistryAuth};
 use serde::Serialize;
 
+use super::typed_credential;
 use crate::app::App;
-use crate::args::{Creds, Pull};
+use crate::args::Pull;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
 use crate::images::Images;
 use crate::manager::Mode;
@@ -52,7 +53,7 @@ impl Report for Pulls {
 }
 
 pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
-    let auth = args.creds.as_ref().map(|creds| credential(creds, &args.images)).transpose()?;
+    let auth = args.creds.as_ref().map(|creds| typed_credential::credential(creds, &args.images)).transpose()?;
     let names = match args.all_tags {
         true => all_tags(app, &args.images, auth.as_ref()).await?,
         false => args.images.iter().map(|text| image_name(text)).collect::<Outcome<Vec<_>>>()?,
@@ -194,48 +195,4 @@ fn pull_failure(image: &str, kind: Option<Kind>, message: &str) -> Failure {
     let named = Reference::parse(image).is_ok_and(|r| message.contains(r.path()));
     let line = if named { message.to_owned() } else { format!("pull {image}: {message}") };
     Failure::new(kind.map_or(Code::Failed, code_of), line)
-}
-
-/// Returns the credential. The images must belong to a single registry, since others would see it.
-pub(super) fn credential(creds: &Creds, names: &[String]) -> Outcome<RegistryAuth> {
-    let Some((user, password)) = creds.0.expose().split_once(':').filter(|(user, _)| !user.is_empty()) else {
-        return Err(Failure::usage("--creds must be USER:PASSWORD"));
-    };
-    let mut domains: Vec<String> = Vec::new();
-    for name in names {
-        let reference = Reference::parse(name).map_err(|e| Failure::usage(e.to_string()))?;
-        if !domains.iter().any(|domain| domain == reference.domain()) {
-            domains.push(reference.domain().to_owned());
-        }
-    }
-    if domains.len() > 1 {
-        let domains = domains.join(", ");
-        return Err(Failure::usage(format!("--creds is for one registry, and the images are of several: {domains}")));
-    }
-    Ok(RegistryAuth::basic(user, password))
-}
-
-#[cfg(test)]
-mod tests {
-    use oci::Secret;
-
-    use super::*;
-
-    #[test]
-    fn a_credential_is_sent_to_one_registry_and_never_shown() {
-        let creds = |text: &str| Creds(Secret::new(text));
-        let names = ["a.example/x:1".to_owned(), "a.example/y:2".to_owned()];
-        let auth = credential(&creds("user:p:w"), &names).expect("taken");
-        let (user, password) = auth.user_and_password().expect("both");
-        assert_eq!((user.as_str(), password.expose()), ("user", "p:w"));
-        for (text, names) in [
-            ("s3cret", &names[..]),
-            (":s3cret", &names[..]),
-            ("user:s3cret", &["a.example/x:1".to_owned(), "b.example/x:1".to_owned()][..]),
-        ] {
-            let failure = credential(&creds(text), names).expect_err("refused");
-            assert_eq!(failure.code(), Code::Usage);
-            assert!(!failure.lines()[0].contains("s3cret"), "{failure:?}");
-        }
-    }
 }

@@ -66,7 +66,7 @@ pub(super) async fn run(app: &App, args: &Push) -> Outcome {
     let job = Job { app, registries, content, to };
     let pushed = match &args.creds {
         Some(creds) => {
-            let auth = super::pull::credential(creds, std::slice::from_ref(&to_text))?;
+            let auth = super::typed_credential::credential(creds, std::slice::from_ref(&to_text))?;
             job.push(Some(auth)).await.map_err(|error| error.failure(&to_text))?
         }
         None => job.push_with_any().await?,

@@ -47,7 +47,8 @@ impl Report for TagLists {
 }
 
 pub(super) async fn run(app: &App, args: &Tags) -> Outcome {
-    let auth = args.creds.as_ref().map(|creds| super::pull::credential(creds, &args.repositories)).transpose()?;
+    let auth =
+        args.creds.as_ref().map(|creds| super::typed_credential::credential(creds, &args.repositories)).transpose()?;
     let parse = |text: &String| Reference::parse(text).map_err(|error| Failure::usage(format!("{text:?}: {error}")));
     let names = args.repositories.iter().map(parse).collect::<Outcome<Vec<_>>>()?;
     let lists = names.iter().map(|name| remote_tags(app, name, auth.clone()));
