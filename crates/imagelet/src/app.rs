@@ -16,6 +16,7 @@ use cri_grpc::Endpoint;
 use image_manager::{
     EventRecorder, ImageHold, Metrics, PullBoard, PullRecords, ReclaimSpace, SandboxImageLookup, WantedBy, WatchedPulls,
 };
+use image_service::PullEngineChoice;
 use oci::ReferenceOrId;
 use registry::Bandwidth;
 use tokio::sync::OnceCell;
@@ -181,16 +182,28 @@ impl App {
         self.images.get_or_try_init(|| self.open_images(Some(socket))).await
     }
 
-    async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
-        let opening = Opening {
+    /// Returns the engine that pulls images for the runtime behind `endpoint`, whatever the configuration has images from.
+    pub(crate) async fn pull_engine_of(&self, endpoint: &Endpoint) -> Outcome<Option<PullEngineChoice>> {
+        let config = Config { image_service_endpoint: Some(endpoint.to_string()), ..self.config.clone() };
+        let images = Images::open(&config, self.opening(None)).await?;
+        let choice = images.pull_engine().await;
+        images.close().await;
+        choice.map_err(|error| Failure::call(format!("find the pull engine of {endpoint}"), &error))
+    }
+
+    fn opening(&self, socket: Option<PathBuf>) -> Opening<'_> {
+        Opening {
             proxies: &self.environment.proxies,
             access: &self.access,
             backs_off: self.backs_off,
             bandwidth: &self.bandwidth,
             socket,
             stop: &self.stop,
-        };
-        let opened = Images::open(&self.config, opening).await;
+        }
+    }
+
+    async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
+        let opened = Images::open(&self.config, self.opening(socket)).await;
         opened
             .map_err(|failure| if self.stop.is_cancelled() { failure.with_code(self.signals.code()) } else { failure })
     }
