@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use cri_api::RuntimeService;
-use image_manager::{EventRecorder, ImageManager, LogRecorder, Recorders, WallClock};
+use image_manager::{EventRecorder, ImageManager, LogRecorder, Recorders, SandboxImageLookup, WallClock};
 use kuberuntime::Phase;
 use kuberuntime::container_gc::PodStates;
 use kuberuntime::eviction::{Evictor, EvictorParts};
@@ -143,6 +143,8 @@ pub struct NodeParts {
     pub runtime_endpoint: String,
     /// Ensures the images of containers before they start.
     pub images: Arc<ImageManager>,
+    /// Returns the image of sandboxes, which is ensured before the first one.
+    pub sandbox_image: SandboxImageLookup,
     /// Garbage collection of the images and containers of `runtime`.
     pub collection: Arc<Collection>,
     /// The node collects images and containers by itself.
@@ -190,7 +192,7 @@ impl Node {
     pub fn new(pods: WantedPods, parts: NodeParts) -> Self {
         let WantedPods { reading, sources, desired, documents, credentials, agent, server } = pods;
         let NodeParts { runtime, runtime_endpoint, images, collection, collects, .. } = parts;
-        let NodeParts { facts, volumes, evictor, logs, sync_period, .. } = parts;
+        let NodeParts { sandbox_image, facts, volumes, evictor, logs, sync_period, .. } = parts;
         let Reading { options, keeps_running, event_log, recorder } = reading;
         let about = NodeInfo {
             node_name: facts.context.node_name.clone(),
@@ -207,6 +209,7 @@ impl Node {
         let pod_runtime = Arc::new(PodRuntime::new(PodRuntimeParts {
             runtime: Arc::clone(&runtime),
             images,
+            sandbox_image,
             events: Arc::clone(&recorder),
             volumes,
             handlers,

@@ -8,6 +8,7 @@
 #![deny(missing_docs)]
 
 mod client;
+mod config_file;
 mod content;
 mod decodable;
 mod deposit;
@@ -28,6 +29,7 @@ mod store;
 use std::collections::BTreeMap;
 
 pub use client::Client;
+pub use config_file::configured_sandbox_image;
 pub use deposit::ContainerdDeposit;
 pub use error::{Error, ErrorKind, Result};
 pub use images::ImageRecord;

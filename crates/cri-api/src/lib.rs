@@ -25,13 +25,13 @@ pub use image_service::ImageService;
 pub use image_spec::ImageSpec;
 pub use progress::{LayerState, ProgressSink, PullEvent};
 pub use runtime::{
-    AttachRequest, Capabilities, CgroupDriver, Condition, Container, ContainerAttributes, ContainerConfig,
+    AttachRequest, Capabilities, CgroupDriver, CniReport, Condition, Container, ContainerAttributes, ContainerConfig,
     ContainerEvent, ContainerEventKind, ContainerEvents, ContainerFilter, ContainerMetadata, ContainerState,
-    ContainerStats, ContainerStatsFilter, ContainerStatus, ContainerUser, CpuUsage, Device, DnsConfig, EnvVar,
-    ExecRequest, ExecSyncOutput, HugepageLimit, IdMapping, IoUsage, LinuxContainerConfig, LinuxContainerResources,
-    LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, MemoryUsage, Mount,
-    MountPropagation, NamespaceMode, NamespaceOptions, NetworkInterfaceUsage, NetworkUsage, PodSandbox,
-    PodSandboxAttributes, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata, PodSandboxStats,
+    ContainerStats, ContainerStatsFilter, ContainerStatus, ContainerUser, CpuUsage, DEFAULT_CNI_DIRECTORY, Device,
+    DnsConfig, EnvVar, ExecRequest, ExecSyncOutput, HugepageLimit, IdMapping, IoUsage, LinuxContainerConfig,
+    LinuxContainerResources, LinuxContainerSecurityContext, LinuxPodSandboxConfig, LinuxSandboxSecurityContext,
+    MemoryUsage, Mount, MountPropagation, NamespaceMode, NamespaceOptions, NetworkInterfaceUsage, NetworkUsage,
+    PodSandbox, PodSandboxAttributes, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata, PodSandboxStats,
     PodSandboxStatsFilter, PodSandboxStatus, PortMapping, ProcessUsage, Protocol, PsiData, PsiStats, RuntimeConfig,
     RuntimeFeatures, RuntimeHandler, RuntimeHandlerFeatures, RuntimeService, RuntimeStatus, SecurityProfile,
     SelinuxOptions, Signal, SupplementalGroupsPolicy, SwapUsage, UserNamespace, VersionInfo,

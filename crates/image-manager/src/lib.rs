@@ -33,6 +33,7 @@ mod records;
 mod request;
 mod requested_image;
 mod requested_name;
+mod sandbox_image;
 
 /// Credentials in a request.
 pub use credentials::{Origin, PullSecret, ServiceAccount};
@@ -62,3 +63,4 @@ pub use records::{
     Allowlist, AllowlistError, PullIntent, PullRecords, RecordsError, RecordsOptions, VerificationPolicy,
 };
 pub use request::{EnsureImageRequest, EnsuredImage, PullTiming};
+pub use sandbox_image::SandboxImageLookup;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use cri_api::{Error, Kind, Result};
 use oci::{Reference, RegistryAuth};
-use registry::{Client, HostConfig, Memory, Namespace, NamespaceLoader, Repository};
+use registry::{Client, HostConfig, ManifestHead, Memory, Namespace, NamespaceLoader, Repository};
 
 use crate::certs_d;
 use crate::error;
@@ -109,6 +109,15 @@ impl Registries {
     pub async fn check_image(&self, image: &Reference, auth: Option<RegistryAuth>) -> Result<()> {
         let resolved = self.repository(image, auth)?.resolve().await;
         resolved.map(drop).map_err(|e| error::one_line(error::from_registry(&e)))
+    }
+
+    /// Asks a registry or its mirrors for the head of an image's manifest with a credential.
+    ///
+    /// # Errors
+    /// Those of the registry.
+    pub async fn image_head(&self, image: &Reference, auth: Option<RegistryAuth>) -> Result<ManifestHead> {
+        let head = self.repository(image, auth)?.head().await;
+        head.map_err(|e| error::one_line(error::from_registry(&e)))
     }
 }
 

@@ -60,6 +60,7 @@ impl Access {
             | Command::Unpin(_)
             | Command::Pins
             | Command::Status
+            | Command::Doctor(_)
             | Command::Check(_)
             | Command::Convert(_)
             | Command::Mount(_)
@@ -95,6 +96,7 @@ impl Access {
                     | Command::Convert(_)
                     | Command::Explain(_)
                     | Command::Gc(_)
+                    | Command::Doctor(_)
                     | Command::Rmi(_)
                     | Command::Status
             ),

@@ -12,7 +12,11 @@ use base::lock::{Mutex, RwLock};
 use cluster::tokens::TokenManager;
 use cri_api::engine::ImageEngine;
 use cri_api::{Image, ImageService, RuntimeService};
-use image_manager::{EventRecorder, ImageHold, Metrics, PullBoard, PullRecords, ReclaimSpace, WantedBy, WatchedPulls};
+use cri_grpc::Endpoint;
+use image_manager::{
+    EventRecorder, ImageHold, Metrics, PullBoard, PullRecords, ReclaimSpace, SandboxImageLookup, WantedBy, WatchedPulls,
+};
+use image_service::PullEngineChoice;
 use oci::ReferenceOrId;
 use registry::Bandwidth;
 use tokio::sync::OnceCell;
@@ -29,6 +33,7 @@ use crate::images::{Images, Opening};
 use crate::manager::{self, Managed, ManagerParts, Mode};
 use crate::output::Printer;
 use crate::progress::Progress;
+use crate::sandbox_image;
 use crate::signals::Signals;
 use crate::traces::Traces;
 
@@ -70,6 +75,9 @@ pub(crate) struct App {
     /// Tokens of an API server's service accounts.
     tokens: OnceCell<Arc<TokenManager>>,
 }
+
+/// A runtime, with its endpoint.
+type RuntimeAt = (Endpoint, Arc<dyn RuntimeService>);
 
 /// The images at one moment.
 pub(crate) struct ImagesNow {
@@ -174,16 +182,28 @@ impl App {
         self.images.get_or_try_init(|| self.open_images(Some(socket))).await
     }
 
-    async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
-        let opening = Opening {
+    /// Returns the engine that pulls images for the runtime behind `endpoint`, whatever the configuration has images from.
+    pub(crate) async fn pull_engine_of(&self, endpoint: &Endpoint) -> Outcome<Option<PullEngineChoice>> {
+        let config = Config { image_service_endpoint: Some(endpoint.to_string()), ..self.config.clone() };
+        let images = Images::open(&config, self.opening(None)).await?;
+        let choice = images.pull_engine().await;
+        images.close().await;
+        choice.map_err(|error| Failure::call(format!("find the pull engine of {endpoint}"), &error))
+    }
+
+    fn opening(&self, socket: Option<PathBuf>) -> Opening<'_> {
+        Opening {
             proxies: &self.environment.proxies,
             access: &self.access,
             backs_off: self.backs_off,
             bandwidth: &self.bandwidth,
             socket,
             stop: &self.stop,
-        };
-        let opened = Images::open(&self.config, opening).await;
+        }
+    }
+
+    async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
+        let opened = Images::open(&self.config, self.opening(socket)).await;
         opened
             .map_err(|failure| if self.stop.is_cancelled() { failure.with_code(self.signals.code()) } else { failure })
     }
@@ -319,7 +339,13 @@ impl App {
         records: Option<PullRecords>,
     ) -> Outcome<Collection> {
         let runtime = self.containers(images).await;
+        let lookup = match &runtime {
+            Ok(Some((endpoint, runtime))) => Some(self.sandbox_image_lookup(endpoint, runtime)),
+            _ => None,
+        };
+        let runtime = runtime.map(|found| found.map(|(_, runtime)| runtime));
         let mut parts = collection_parts(&self.config, images, service, runtime, events);
+        parts.images.sandbox_image_lookup = lookup;
         (parts.images.operations, parts.images.records) = (operations, records);
         Ok(Collection::open(parts).await?)
     }
@@ -352,16 +378,28 @@ impl App {
         }
     }
 
-    /// Returns the runtime that knows the containers. As for the kubelet, images and containers are behind one endpoint unless configured
-    /// otherwise. No containers run from the embedded store.
-    async fn containers(&self, images: &Images) -> Result<Option<Arc<dyn RuntimeService>>, String> {
+    /// Returns a lookup of the sandbox image of the runtime behind `endpoint`, which follows reloads of the configuration.
+    pub(crate) fn sandbox_image_lookup(
+        &self,
+        endpoint: &Endpoint,
+        runtime: &Arc<dyn RuntimeService>,
+    ) -> SandboxImageLookup {
+        let in_force = Arc::clone(&self.in_force);
+        let configured = move || in_force.read().gc.sandbox_image.clone();
+        sandbox_image::lookup(configured, Arc::clone(runtime), endpoint.clone())
+    }
+
+    /// Returns the runtime that knows the containers, and its endpoint. As for the kubelet, images and containers are behind one endpoint
+    /// unless configured otherwise. No containers run from the embedded store.
+    async fn containers(&self, images: &Images) -> Result<Option<RuntimeAt>, String> {
         let line = |failure: Failure| failure.lines().join("; ");
         let endpoint = match (&self.config.container_runtime_endpoint, images.endpoint()) {
             (Some(text), _) => parse_endpoint(text).map_err(line)?,
             (None, Some(endpoint)) => endpoint.clone(),
             (None, None) => return Ok(None),
         };
-        connect_pod_runtime(&self.config, &endpoint).await.map(|(runtime, _)| Some(runtime)).map_err(line)
+        let (runtime, _) = connect_pod_runtime(&self.config, &endpoint).await.map_err(line)?;
+        Ok(Some((endpoint, runtime)))
     }
 
     /// Protects images that were pulled ahead of their use from collection for a while. The pull has succeeded already, so a protection

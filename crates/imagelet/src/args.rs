@@ -5,6 +5,7 @@ pub(crate) mod archives;
 mod collecting;
 pub(crate) mod configuration;
 mod creds;
+mod doctor;
 mod examples;
 mod listen;
 mod lists;
@@ -40,6 +41,7 @@ pub(crate) use archives::{Export, ExportCompression, ExportFormat, Import, Load,
 pub(crate) use collecting::{Check, Convert, Gc, GcAction, GcContainers, GcExplain, PinArgs, UnpinArgs};
 pub(crate) use configuration::{CheckConfig, ConfigAction, MigrateConfig, ShowConfig};
 pub(crate) use creds::Creds;
+pub(crate) use doctor::Doctor;
 use listen::ListenArg;
 pub(crate) use lists::{ListArgs, ManPages, SortKey};
 pub(crate) use logs::Logs;
@@ -189,6 +191,7 @@ pub(crate) enum Command {
     /// the shapes of a Kubernetes Node: `images`, the largest first and as many as nodeStatusMaxImages says, and
     /// `conditions`.
     Status,
+    Doctor(Doctor),
     Check(Check),
     Convert(Convert),
     Mount(Mount),

@@ -10,6 +10,7 @@ mod convert;
 mod cp;
 mod describe;
 mod df;
+mod doctor;
 mod ensure;
 mod events;
 mod exec;
@@ -82,6 +83,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Unpin(args) => pins::unpin(app, args).await,
         Command::Pins => pins::list(app).await,
         Command::Status => status::run(app).await,
+        Command::Doctor(args) => doctor::run(app, args).await,
         Command::Check(args) => check::run(app, args).await,
         Command::Convert(args) => convert::run(app, args).await,
         Command::Mount(args) => mount::mount(app, args).await,

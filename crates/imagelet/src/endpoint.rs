@@ -80,8 +80,13 @@ pub(crate) async fn connect_pod_runtime(
 
 /// Returns the default endpoint of this machine: containerd or CRI-O, whichever socket exists.
 pub(crate) fn usual_endpoint() -> String {
-    let there = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
-    format!("unix://{}", there.unwrap_or(&USUAL_SOCKETS[0]))
+    usual_socket().unwrap_or_else(|| format!("unix://{}", USUAL_SOCKETS[0]))
+}
+
+/// Returns the default endpoint of this machine if its socket exists.
+pub(crate) fn usual_socket() -> Option<String> {
+    let existing = USUAL_SOCKETS.iter().find(|path| std::path::Path::new(path).exists());
+    existing.map(|path| format!("unix://{path}"))
 }
 
 /// Sets the endpoints of `run` that the configuration leaves out: the runtime of this machine, and its images.

@@ -18,7 +18,7 @@ use cri_api::engine::runtime_store::RuntimeImageFacts;
 use cri_api::engine::{ImageEngine, ImageUsage, UnfinishedPulls};
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
-use image_service::{CrioIds, CrioImages, EngineOptions, Registries, RuntimeImages};
+use image_service::{CrioIds, CrioImages, EngineOptions, PullEngineChoice, Registries, RuntimeImages};
 use registry::Bandwidth;
 use tokio_util::sync::CancellationToken;
 
@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::endpoint::parse_endpoint;
 use crate::environment::Proxies;
 use crate::exit::{Code, Failure, Outcome};
+pub(crate) use layer_form::{BOOT_UNIT, UNIT_DIRECTORIES, is_enabled};
 use nothing::Nothing;
 pub(crate) use opening::Opening;
 use opening::{engine_options, open_failure, own_reach};
@@ -235,6 +236,17 @@ impl Images {
             return Some(Arc::clone(crio) as _);
         }
         Some(Arc::clone(self.runtime.as_ref()?) as _)
+    }
+
+    /// Returns the engine that pulls images for the runtime behind the endpoint; `None` if no runtime keeps them.
+    ///
+    /// # Errors
+    /// The runtime does not answer, so that either engine may be the one.
+    pub(crate) async fn pull_engine(&self) -> cri_api::Result<Option<PullEngineChoice>> {
+        match &self.runtime {
+            Some(runtime) => runtime.choice().await.map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns `service` with the image IDs that clients of the runtime expect.

@@ -21,6 +21,7 @@ mod output;
 mod pods;
 mod progress;
 mod runtime;
+mod sandbox_image;
 mod signals;
 mod streaming;
 mod traces;

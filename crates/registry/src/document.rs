@@ -1,7 +1,9 @@
 //! Manifests and indexes: requested by name, taken whole, checked for digest, size and being JSON. `oci` reads them.
 
+use std::time::{Duration, SystemTime};
+
 use bytes::Bytes;
-use http::header::ACCEPT;
+use http::header::{ACCEPT, AGE, DATE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use oci::{Algorithm, Digest, Verifier, media_type};
 
@@ -24,6 +26,15 @@ pub struct Fetched {
     pub media_type: String,
     /// The digest of the bytes.
     pub digest: Digest,
+}
+
+/// The head of the answer to a request for a manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManifestHead {
+    /// Name of the host that answered: the registry, or a mirror of it.
+    pub host: String,
+    /// Seconds by which this machine's clock is ahead of that host's, below zero if it is behind; `None` if the host sent no time.
+    pub clock_ahead: Option<i64>,
 }
 
 /// A manifest or index that is wanted.
@@ -61,6 +72,29 @@ impl PullSession {
         if answer.status().is_success() { announced(&answer).ok()? } else { None }
     }
 
+    /// Asks for a manifest by HEAD, as far as the host that has it.
+    pub(crate) async fn head(&self, asked: &str, name: &str, by_tag: bool) -> Result<ManifestHead, RegistryError> {
+        let order = self.order(by_tag);
+        if order.is_empty() {
+            return Err(self.no_capable_host(asked, by_tag));
+        }
+        let path = ApiPath { method: Method::HEAD, what: "manifests", name };
+        let mut attempts = HostAttempts::new(order);
+        loop {
+            let host = attempts.host();
+            let headers = HeaderMap::from_iter([(ACCEPT, manifest_accept())]);
+            let cause = match self.request(host, &path, headers).await {
+                Ok(answer) if answer.status().is_success() => {
+                    let clock_ahead = clock_ahead(answer.response.headers(), answer.received());
+                    return Ok(ManifestHead { host: self.host_label(host).name.to_owned(), clock_ahead });
+                }
+                Ok(answer) => answer.into_cause().await,
+                Err(cause) => cause,
+            };
+            self.failed(&mut attempts, cause, asked).await?;
+        }
+    }
+
     async fn document_at(&self, host: usize, want: &DocumentRequest<'_>) -> Result<Fetched, Cause> {
         let options = self.client.options();
         let headers = HeaderMap::from_iter([(ACCEPT, manifest_accept())]);
@@ -82,6 +116,19 @@ impl PullSession {
         };
         Ok(Fetched { bytes, media_type: media_type::essence(&content_type), digest })
     }
+}
+
+/// Returns the seconds by which the time of receipt is ahead of the sender's clock. An answer from a cache was sent earlier (RFC 9110,
+/// section 6.6.1; RFC 9111, section 5.1).
+fn clock_ahead(headers: &HeaderMap, received: SystemTime) -> Option<i64> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
+    let age: u32 = text(AGE).and_then(|age| age.parse().ok()).unwrap_or_default();
+    let sent = httpdate::parse_http_date(text(DATE)?).ok()?.checked_add(Duration::from_secs(age.into()))?;
+    let seconds = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    Some(match received.duration_since(sent) {
+        Ok(ahead) => seconds(ahead),
+        Err(behind) => -seconds(behind.duration()),
+    })
 }
 
 /// Checks size and digest.
@@ -148,6 +195,23 @@ async fn computed(announced: Option<Digest>, bytes: Bytes) -> Result<Digest, Cau
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clock_is_compared_with_the_time_of_the_answer() {
+        let received = httpdate::parse_http_date("Wed, 21 Oct 2015 07:28:00 GMT").expect("a date");
+        for (date, age, want) in [
+            (Some("Wed, 21 Oct 2015 07:28:00 GMT"), None, Some(0)),
+            (Some("Wed, 21 Oct 2015 07:27:00 GMT"), None, Some(60)),
+            (Some("Wed, 21 Oct 2015 08:28:00 GMT"), None, Some(-3600)),
+            (Some("Wed, 21 Oct 2015 06:28:00 GMT"), Some("3600"), Some(0)),
+            (Some("yesterday"), None, None),
+            (None, Some("3600"), None),
+        ] {
+            let pairs = [(DATE, date), (AGE, age)].into_iter();
+            let pairs = pairs.filter_map(|(name, value)| Some((name, HeaderValue::from_static(value?))));
+            assert_eq!(clock_ahead(&HeaderMap::from_iter(pairs), received), want, "{date:?} {age:?}");
+        }
+    }
 
     #[test]
     fn invalid_json_is_reported() {

@@ -56,7 +56,7 @@ pub mod testing;
 pub use bandwidth::Bandwidth;
 pub use blob::BlobStream;
 pub use client::Client;
-pub use document::Fetched;
+pub use document::{Fetched, ManifestHead};
 pub use error::{ErrorKind, RegistryError};
 pub use hosts::HostsFile;
 pub use namespace::{HostCapabilities, HostConfig, HostsError, Namespace, TlsConfig};

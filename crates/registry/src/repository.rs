@@ -9,7 +9,7 @@ use oci::{Descriptor, Digest, Reference, RegistryAuth};
 
 use crate::blob::BlobStream;
 use crate::client::Client;
-use crate::document::{DocumentRequest, Fetched, verify};
+use crate::document::{DocumentRequest, Fetched, ManifestHead, verify};
 use crate::error::{Cause, ErrorKind, RegistryError};
 use crate::session::PullSession;
 
@@ -73,6 +73,20 @@ impl Repository {
         match reference.digest() {
             Some(digest) => Some(digest.clone()),
             None => self.session.probe(reference.tag()?).await,
+        }
+    }
+
+    /// Asks for the manifest of the reference by HEAD, with the credential of this session, and receives no bytes of it. Registries with
+    /// a limit on pulls do not count such a request.
+    ///
+    /// # Errors
+    /// [`RegistryError`], with a part for every host that was asked.
+    pub async fn head(&self) -> Result<ManifestHead, RegistryError> {
+        let reference = &self.session.reference;
+        let asked = format!("ask for the manifest of {reference}");
+        match reference.digest() {
+            Some(digest) => self.session.head(&asked, &digest.to_string(), false).await,
+            None => self.session.head(&asked, reference.tag().unwrap_or("latest"), true).await,
         }
     }
 

@@ -370,6 +370,11 @@ impl RegistryAnswer {
     }
 
     /// The error that an answer without success stands for.
+    /// Returns the time at which the head arrived, by this machine's clock.
+    pub(crate) fn received(&self) -> SystemTime {
+        self.received
+    }
+
     pub(crate) async fn into_cause(self) -> Cause {
         let status = self.status();
         let retry_after = retry::retry_after(self.response.headers(), self.received);

@@ -84,6 +84,7 @@ impl Rig {
         let hands = Arc::new(PodRuntime::new(PodRuntimeParts {
             runtime,
             images: manager,
+            sandbox_image: Arc::new(|| Box::pin(std::future::ready(None))),
             events: recorder,
             volumes: Arc::new(Volumes::new(directory.path().join("pods"))),
             handlers,

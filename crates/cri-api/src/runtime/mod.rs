@@ -6,6 +6,7 @@ mod events;
 mod exec;
 mod info;
 mod mounts;
+mod reported;
 mod resources;
 mod sandbox;
 mod security;
@@ -24,6 +25,7 @@ pub use info::{
     VersionInfo,
 };
 pub use mounts::{Device, IdMapping, Mount, MountPropagation};
+pub use reported::{CniReport, DEFAULT_CNI_DIRECTORY};
 pub use resources::{HugepageLimit, LinuxContainerResources};
 pub use sandbox::{
     DnsConfig, LinuxPodSandboxConfig, PodSandbox, PodSandboxConfig, PodSandboxFilter, PodSandboxMetadata,

@@ -38,6 +38,8 @@ struct State {
     images: Mutex<Option<FakeImageService>>,
     /// Guards the conditions that a test has changed.
     conditions: Mutex<BTreeMap<String, Condition>>,
+    /// Guards the texts that a test has added to the verbose status.
+    info: Mutex<BTreeMap<String, String>>,
     /// Guards the name and the version that a test has given it.
     called: Mutex<Option<(String, String)>>,
 }
@@ -96,6 +98,17 @@ impl FakeRuntimeService {
     /// Sets a condition of the runtime, for example `NetworkReady`.
     pub fn set_condition(&self, condition: Condition) {
         self.0.conditions.lock().insert(condition.kind.clone(), condition);
+    }
+
+    /// Reports this text under this name in the verbose status.
+    pub fn report(&self, name: &str, text: &str) {
+        self.0.info.lock().insert(name.to_owned(), text.to_owned());
+    }
+
+    /// Returns the texts of [`report`](Self::report).
+    #[must_use]
+    pub fn reported(&self) -> BTreeMap<String, String> {
+        self.0.info.lock().clone()
     }
 
     /// Sets the clock, nanoseconds since the epoch. It moves on only by a nanosecond for each thing that happens.
@@ -234,6 +247,7 @@ impl RuntimeService for FakeRuntimeService {
         let mut info = BTreeMap::new();
         if verbose {
             info.insert("info".to_owned(), "{}".to_owned());
+            info.extend(self.0.info.lock().clone());
         }
         let offered = self.0.pods.lock().handlers.clone();
         let others = offered.into_iter().map(|name| RuntimeHandler { name, ..RuntimeHandler::default() });

@@ -10,6 +10,7 @@ use base::lock::RwLock;
 use cri_api::engine::runtime_store::RuntimeImageFacts;
 use cri_api::engine::{ImageEngine, ImageLayers, UnfinishedPulls};
 use cri_api::{Container, FsInfo, Image, ImageService, ImageSpec, RuntimeService};
+use oci::ReferenceOrId;
 
 use super::disk::DiskSpace;
 use super::node_time::Moment;
@@ -79,6 +80,16 @@ impl GcContext {
         match &self.runtime {
             Some(runtime) => runtime.list_containers(None).await.map_err(runtime_error("list containers")),
             None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns the sandbox image: that of the settings, or the runtime's.
+    pub(super) async fn sandbox_image(&self) -> Option<ReferenceOrId> {
+        let options = self.options();
+        match (&options.sandbox_image, &options.sandbox_image_lookup) {
+            (Some(image), _) => Some(image.clone()),
+            (None, Some(lookup)) => lookup().await.map(|image| image.as_str().into()),
+            (None, None) => None,
         }
     }
 

@@ -393,6 +393,27 @@ async fn young_images_stay_until_they_are_old_enough() {
     assert_eq!(rig.shelf.ids(), Vec::<String>::new());
 }
 
+#[tokio::test]
+async fn sandbox_image_of_the_runtime_stays_unless_the_settings_name_another() {
+    let images = vec![image("sandbox", 10), image("other", 10), image("gone", 10)];
+    let rig = Rig::with(policy(90, 80, 0, 0), 1000, 100, Content { images, ..Content::default() }, |options| {
+        let name = || Some("r.example/sandbox:1".to_owned());
+        options.sandbox_image_lookup = Some(Arc::new(move || Box::pin(std::future::ready(name()))));
+    });
+    let removed = async || {
+        let outline = rig.manager.plan(Some(Goal::AllUnused)).await.expect("a plan");
+        let removed = outline.images.into_iter().filter(|row| row.decision == "remove").map(|row| row.id);
+        removed.collect::<BTreeSet<_>>()
+    };
+    assert_eq!(removed().await, BTreeSet::from(["gone".to_owned(), "other".to_owned()]));
+    // A reload keeps asking the runtime.
+    let rules = |sandbox_image| GcOptions { sandbox_image, ..(*rig.manager.options()).clone() };
+    rig.manager.adopt_rules(rules(Some("r.example/other:1".into())));
+    assert_eq!(removed().await, BTreeSet::from(["gone".to_owned(), "sandbox".to_owned()]));
+    rig.manager.adopt_rules(rules(None));
+    assert_eq!(removed().await, BTreeSet::from(["gone".to_owned(), "other".to_owned()]));
+}
+
 // upstream: gc/TestDeleteUnusedImagesExemptSandboxImage
 #[tokio::test]
 async fn sandbox_pinned_and_kept_images_stay() {

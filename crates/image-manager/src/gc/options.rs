@@ -18,7 +18,7 @@ use super::keep_rules::KeepRule;
 use super::metrics::GcMetrics;
 use super::node_time::BootClock;
 use super::policy::GcPolicy;
-use crate::{Clock, Metrics, ObjectRef, PullRecords, WallClock};
+use crate::{Clock, Metrics, ObjectRef, PullRecords, SandboxImageLookup, WallClock};
 
 /// How collection works.
 #[derive(Clone)]
@@ -27,8 +27,10 @@ pub struct GcOptions {
     pub policy: GcPolicy,
     /// Rules that keep images, or make them dearer.
     pub keep: Vec<KeepRule>,
-    /// The sandbox image, which is always in use; `None`: the runtime pins it.
+    /// The sandbox image of the settings, which is always in use; `None`: the one that `sandbox_image_lookup` returns.
     pub sandbox_image: Option<ReferenceOrId>,
+    /// Returns the sandbox image of the runtime; `None`: no runtime runs pods of these images.
+    pub sandbox_image_lookup: Option<SandboxImageLookup>,
     /// Where usage and pins are kept; `None`: in memory only.
     pub directory: Option<PathBuf>,
     /// True if usage is synced to the disk when it is stored. Pins always are.
@@ -80,6 +82,7 @@ impl GcOptions {
             policy: GcPolicy::default(),
             keep: Vec::new(),
             sandbox_image: None,
+            sandbox_image_lookup: None,
             directory: None,
             durable: true,
             wall_clock,

@@ -44,6 +44,7 @@ impl Survey {
         }
         let containers = context.list_containers().await?;
         let layers = context.image_layers().await?;
+        let sandbox_image = context.sandbox_image().await;
         let options = context.options();
         let (moment, clock) = (context.moment(), (options.clock)());
         let at = (moment.wall, clock);
@@ -52,7 +53,7 @@ impl Survey {
         let mut rules = context.rules();
         rules.min_age = min_age.unwrap_or(rules.min_age);
         let pulls = holds.images(rules.min_age);
-        let always = AlwaysUsed { sandbox_image: options.sandbox_image.as_ref(), volumes: &volumes, pulls: &pulls };
+        let always = AlwaysUsed { sandbox_image: sandbox_image.as_ref(), volumes: &volumes, pulls: &pulls };
         let detected = detect_at(&mut state.history, &images, &containers, always, moment);
         Ok(Self { images, containers, detected, layers, rules, at })
     }

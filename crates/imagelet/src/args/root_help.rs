@@ -27,7 +27,7 @@ const GROUPS: [CommandGroup; 5] = [
     CommandGroup { title: "Disk", usual: &["df", "gc", "pin"], rare: &["unpin", "pins", "check", "convert"] },
     CommandGroup {
         title: "Agent",
-        usual: &["serve", "explain", "status", "top", "config"],
+        usual: &["serve", "doctor", "explain", "status", "top", "config"],
         rare: &["backoff", "metrics", "mounts", "podman-store", "registry", "completion", "version", "help"],
     },
     CommandGroup { title: "Files", usual: &["ls", "cat", "cp"], rare: &["mount", "unmount"] },

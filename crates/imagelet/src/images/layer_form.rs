@@ -14,8 +14,8 @@ use crate::config::Config;
 
 /// The unit that mounts layers before the runtime starts.
 pub(crate) const BOOT_UNIT: &str = "imagelet-mounts.service";
-/// Directories where systemd finds the units that a target or another unit wants: `<name>.wants/<unit>`.
-const UNIT_DIRECTORIES: [&str; 4] =
+/// Directories where systemd finds units, and those that a target or another unit wants: `<name>.wants/<unit>`.
+pub(crate) const UNIT_DIRECTORIES: [&str; 4] =
     ["/etc/systemd/system", "/run/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system"];
 
 /// Pause between two attempts to mount a layer on trial.
@@ -67,7 +67,7 @@ fn why_no_files(root: &Path) -> Option<String> {
 }
 
 /// Returns true if a unit in one of these directories starts this unit as well.
-fn is_enabled(unit: &str, directories: &[&Path]) -> bool {
+pub(crate) fn is_enabled(unit: &str, directories: &[&Path]) -> bool {
     let entries = directories.iter().filter_map(|directory| std::fs::read_dir(directory).ok());
     let mut paths = entries.flatten().filter_map(Result::ok).map(|entry| entry.path());
     paths.any(|path| {

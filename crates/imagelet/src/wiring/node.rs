@@ -105,6 +105,8 @@ pub(crate) async fn open(
     let images = until_available(app, waits.as_ref(), async || app.images().await).await?;
     let mut parts =
         collection_parts(&app.config, images, images.service(), Ok(Some(Arc::clone(&runtime))), pods.events());
+    let sandbox_image = app.sandbox_image_lookup(&endpoint, &runtime);
+    parts.images.sandbox_image_lookup = Some(Arc::clone(&sandbox_image));
     parts.images.records = app.records_to_prune().await;
     let volumes = Arc::new(Volumes::new(app.config.root.join("pods")));
     let pod_logs = app.config.pod_logs.display().to_string();
@@ -121,6 +123,7 @@ pub(crate) async fn open(
         runtime: managed.watched(runtime),
         runtime_endpoint: endpoint.to_string(),
         images: Arc::clone(&managed.manager),
+        sandbox_image,
         collection,
         collects: app.config.gc.enabled.unwrap_or(true),
         facts: facts.map_err(|_| Failure::failed("read the facts of the node: the reader panicked"))?,

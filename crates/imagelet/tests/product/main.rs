@@ -21,6 +21,7 @@ mod cut_off;
 mod dashboards;
 mod deadlines;
 mod destinations;
+mod doctor;
 mod documents;
 mod dropin_faults;
 mod engines_trees;

@@ -29,6 +29,7 @@ use pod_sync::PodSync;
 pub(crate) use pod_sync::SyncReport;
 pub use runtime::PodRuntime;
 pub use runtime::{CredentialsOf, DocumentsOf, NodeFacts, PodCredentials, PodRuntimeParts};
+pub use sandbox::network_remedy;
 
 impl PodRuntime {
     /// Performs the actions of a pod. After `stop` is cancelled it waits for no image, no hook and no container to end,

@@ -4,11 +4,12 @@
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use base::lock::Mutex;
 use cri_api::{DnsConfig, RuntimeService};
 use futures::future::BoxFuture;
-use image_manager::{EventRecorder, ImageManager, PullSecret, ServiceAccount, WallClock};
+use image_manager::{EventRecorder, ImageManager, PullSecret, SandboxImageLookup, ServiceAccount, WallClock};
 
 use super::metrics::PodMetrics;
 use super::prefetch::Prefetch;
@@ -36,6 +37,8 @@ pub struct PodRuntime {
     pub(super) ending: Mutex<HashMap<String, HashSet<String>>>,
     /// Guards the uids of pods whose missing network was reported: once is enough.
     pub(super) without_network: Mutex<HashSet<String>>,
+    /// True once the sandbox image was ensured, until the creation of a sandbox fails.
+    pub(super) has_sandbox_image: AtomicBool,
 }
 
 impl PodRuntime {
@@ -50,6 +53,7 @@ impl PodRuntime {
             backoff: Mutex::default(),
             ending: Mutex::default(),
             without_network: Mutex::default(),
+            has_sandbox_image: AtomicBool::new(false),
         }
     }
 
@@ -123,6 +127,8 @@ pub struct PodRuntimeParts {
     pub runtime: Arc<dyn RuntimeService>,
     /// Manager that ensures images.
     pub images: Arc<ImageManager>,
+    /// Returns the image that the runtime creates sandboxes from.
+    pub sandbox_image: SandboxImageLookup,
     /// Recorder of events.
     pub events: Arc<dyn EventRecorder>,
     /// The directories of pods.

@@ -3,8 +3,10 @@
 
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 
-use cri_api::{Condition, PodSandboxConfig};
+use cri_api::{Condition, DEFAULT_CNI_DIRECTORY, PodSandboxConfig, RuntimeStatus};
+use image_manager::{EnsureImageRequest, PullPolicy};
 use tokio::time::Instant;
 
 use super::failure::{Halt, SyncStep};
@@ -32,6 +34,7 @@ impl PodSync<'_> {
 
     pub(super) async fn create_sandbox(&mut self, attempt: u32) -> SyncStep<ReadySandbox> {
         self.network_ready().await?;
+        let missing_image = self.ensure_sandbox_image().await?;
         self.go_on()?;
         let metrics = self.pod_runtime.metrics().clone();
         metrics.pod_starts();
@@ -39,6 +42,8 @@ impl PodSync<'_> {
             Ok(made) => made,
             Err(error) => {
                 metrics.pod_failed();
+                self.pod_runtime.has_sandbox_image.store(false, Ordering::Relaxed);
+                let error = missing_image.map_or_else(|| error.clone(), |missing| format!("{error} ({missing})"));
                 self.record_pod_event(&PodEvent::FailedCreatePodSandBox(&error));
                 return Err(Halt::Failed(format!("create sandbox: {error}")));
             }
@@ -85,25 +90,66 @@ impl PodSync<'_> {
         }
     }
 
+    /// Ensures the sandbox image with the mirrors and credentials of this node, which the runtime does not have. Returns the failure: the
+    /// runtime may have the image all the same, or pull it.
+    async fn ensure_sandbox_image(&self) -> SyncStep<Option<String>> {
+        let (parts, is_ensured) = (self.pod_runtime.parts(), &self.pod_runtime.has_sandbox_image);
+        if is_ensured.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        if let Some(image) = self.until_stopped((parts.sandbox_image)()).await? {
+            let request =
+                EnsureImageRequest { policy: PullPolicy::IfNotPresent, ..EnsureImageRequest::new(image.as_str()) };
+            if let Err(error) = self.until_stopped(parts.images.ensure_image_exists(request)).await? {
+                tracing::warn!(image, error = error.message(), "cannot ensure the sandbox image");
+                return Ok(Some(format!("imagelet cannot pull the sandbox image {image} either: {}", error.message())));
+            }
+        }
+        is_ensured.store(true, Ordering::Relaxed);
+        Ok(None)
+    }
+
     async fn network_ready(&mut self) -> SyncStep {
         if self.pod.host_network() {
             return Ok(());
         }
-        let status = self.pod_runtime.parts().runtime.status(false).await;
+        let runtime = &self.pod_runtime.parts().runtime;
+        let status = runtime.status(false).await;
         let status = status.map_err(|error| Halt::Failed(format!("ask for the status of the runtime: {error}")))?;
         if status.holds(NETWORK_READY) {
             self.pod_runtime.without_network.lock().remove(&self.owner.uid);
             return Ok(());
         }
-        let said = status.conditions.into_iter().find(|condition| condition.kind == NETWORK_READY);
-        let Condition { status, reason, message, .. } = said.unwrap_or_default();
-        let why = format!("{NETWORK_READY}={status} reason:{reason} message:{message}");
-        let text = format!("network is not ready: container runtime network not ready: {why}");
+        let reported = status.conditions.iter().find(|condition| condition.kind == NETWORK_READY);
+        let Condition { status: ready, reason, message, .. } = reported.cloned().unwrap_or_default();
+        let why = format!("{NETWORK_READY}={ready} reason:{reason} message:{message}");
+        // Only the verbose status names the directory, and it is much longer.
+        let remedy = network_remedy(&runtime.status(true).await.unwrap_or(status));
+        let text = format!("network is not ready: container runtime network not ready: {why}; {remedy}");
         self.report.network_not_ready = true;
         if self.pod_runtime.without_network.lock().insert(self.owner.uid.clone()) {
             self.record_pod_event(&PodEvent::NetworkNotReady(&text));
         }
         Err(Halt::Failed(text))
+    }
+}
+
+/// An example of a CNI configuration, which the package installs.
+const EXAMPLE_NETWORK: &str = "/usr/share/doc/imagelet/examples/10-pods.conflist";
+
+/// Returns what to do about a network that is not ready: the runtime has no CNI configuration, or one that it cannot load.
+#[must_use]
+pub fn network_remedy(status: &RuntimeStatus) -> String {
+    let cni = status.cni();
+    let directory = cni.directory.unwrap_or_else(|| DEFAULT_CNI_DIRECTORY.to_owned());
+    let remedy = format!(
+        "the runtime needs a CNI configuration in {directory}, for example {EXAMPLE_NETWORK}; pods with hostNetwork: true \
+         need none"
+    );
+    // Without any file the error is no more than the condition.
+    match cni.load_error.filter(|error| !error.contains("no network config found")) {
+        Some(error) => format!("{remedy} (the runtime reports: {error})"),
+        None => remedy,
     }
 }
 

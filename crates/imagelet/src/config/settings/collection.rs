@@ -59,10 +59,10 @@ pub(crate) struct Gc {
         extend("imagelet" = flag(Group, "image-gc-keep").value("RULE").reloads())
     )]
     pub(crate) keep: Vec<String>,
-    /// Empty: the runtime pins it.
+    /// Empty: that of the runtime.
     #[serde(rename = "imageGC.sandboxImage")]
     #[schemars(
-        description = "The image of pod sandboxes, which always counts as used [default: none: the runtime pins it]",
+        description = "The image of pod sandboxes: `run` ensures it before the first pod, and collection keeps it [default: the one that the runtime names]",
         extend("imagelet" = flag(Advanced, "pod-infra-container-image").value("IMAGE").allowed("an image by name or id").reloads())
     )]
     pub(crate) sandbox_image: String,

@@ -15,6 +15,7 @@ mod logs;
 mod ports;
 mod probes;
 mod restarts;
+mod sandboxes;
 mod security;
 mod soak;
 mod sources;

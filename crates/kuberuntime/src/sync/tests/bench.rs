@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use cri_api::testing::{CallKind, FakeImage, FakeImageService, FakeProcess, FakeRuntimeService};
-use cri_api::{ContainerState, RuntimeService};
+use cri_api::{ContainerState, RuntimeService, RuntimeStatus};
+use futures::future::BoxFuture;
 use image_manager::{ImageManager, Options, PullerOptions, RingRecorder, WallClock};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -273,10 +274,16 @@ fn pod_runtime(
     let (clock, documents, credentials) = (Arc::clone(now), Arc::clone(documents), Arc::clone(credentials));
     let clock = move || Timestamp::from_second(clock.load(Ordering::Relaxed)).expect("a time");
     let node = facts(root, Arc::new(clock));
+    let reports = runtime.clone();
+    let sandbox_image = move || -> BoxFuture<'static, Option<String>> {
+        let status = RuntimeStatus { info: reports.reported(), ..RuntimeStatus::default() };
+        Box::pin(std::future::ready(status.sandbox_image()))
+    };
     let puller = PullerOptions { serialize: false, qps: 0.0, ..PullerOptions::default() };
     let options = Options { puller, ..Options::default() };
     PodRuntime::new(PodRuntimeParts {
         images: Arc::new(ImageManager::new(Arc::new(images.clone()), Arc::clone(ring) as _, options)),
+        sandbox_image: Arc::new(sandbox_image),
         events: Arc::clone(ring) as _,
         volumes: Arc::new(Volumes::new(root.join("pods"))),
         handlers: Arc::new(Handlers::new(Arc::clone(&service))),

@@ -1,10 +1,11 @@
 //! Faults at each call: it fails, its answer is lost, it hangs, the runtime is not there. What is shown at the end is the pod.
 
-use cri_api::testing::{CallKind, Faults};
-use cri_api::{Condition, ContainerState, Error, Kind};
+use cri_api::testing::{CallKind, FakeImage, Faults};
+use cri_api::{Condition, ContainerState, Error, ImageService as _, ImageSpec, Kind, RuntimeStatus};
 use serde_json::{Value, json};
 
 use super::bench::{Bench, pod};
+use crate::sync::network_remedy;
 
 fn error() -> Error {
     Error::new(Kind::Unavailable, "the connection is gone")
@@ -98,7 +99,8 @@ async fn without_a_network_there_is_no_sandbox_and_images_come_all_the_same() {
     bench.runtime.set_condition(Condition { kind: kind.clone(), status: false, reason, message });
     let report = bench.sync().await;
     let text = "network is not ready: container runtime network not ready: NetworkReady=false \
-                reason:NetworkPluginNotReady message:cni plugin not initialized";
+                reason:NetworkPluginNotReady message:cni plugin not initialized; the runtime needs a CNI configuration in \
+                /etc/cni/net.d, for example /usr/share/doc/imagelet/examples/10-pods.conflist; pods with hostNetwork: true need none";
     assert_eq!((report.network_not_ready, report.errors), (true, vec![text.to_owned()]));
     bench.rest(1).await;
     // The event is recorded once, however often the start is tried.
@@ -117,6 +119,60 @@ async fn without_a_network_there_is_no_sandbox_and_images_come_all_the_same() {
     bench.pod = pod(&json!({"hostNetwork": true, "containers": [{"name": "a", "image": "x:1"}]}));
     bench.recover().await;
     assert_eq!(bench.everything().await.0.len(), 1);
+}
+
+#[test]
+fn network_remedy_names_the_directory_and_an_error_of_loading() {
+    let remedy = |cni: &str, load: &str| {
+        let info = [("cniconfig", cni), ("lastCNILoadStatus", load)];
+        let info = info.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+        network_remedy(&RuntimeStatus { info, ..RuntimeStatus::default() })
+    };
+    let rest = "for example /usr/share/doc/imagelet/examples/10-pods.conflist; pods with hostNetwork: true need none";
+    let elsewhere = r#"{"PluginConfDir": "/etc/cni/other"}"#;
+    let missing = "cni config load failed: no network config found in /etc/cni/other: cni plugin not initialized";
+    let text = format!("the runtime needs a CNI configuration in /etc/cni/other, {rest}");
+    assert_eq!(remedy(elsewhere, missing), text);
+    let broken =
+        "cni config load failed: failed to load CNI config list file /etc/cni/other/1.conflist: invalid character";
+    assert_eq!(remedy(elsewhere, broken), format!("{text} (the runtime reports: {broken})"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn sandbox_image_is_ensured_before_the_first_sandbox_and_after_a_failure() {
+    let mut bench = Bench::new(&json!({"hostNetwork": true, "containers": [{"name": "a", "image": "x:1"}]}));
+    bench.images.publish("registry.example/pause:3.6", &FakeImage::new("pause"));
+    bench.runtime.report("config", r#"{"sandboxImage": "registry.example/pause:3.6"}"#);
+    bench.runtime.faults().fail_times(CallKind::RunPodSandbox, 1, Error::new(Kind::Unknown, "no more addresses"));
+    let report = bench.sync().await;
+    assert_eq!(report.errors, ["create sandbox: no more addresses"]);
+    let image = ImageSpec::new("registry.example/pause:3.6");
+    assert!(bench.images.image_status(&image, false).await.expect("a status").image.is_some());
+    // It is ensured once more after the failure, and only then.
+    bench.images.remove_image(&image).await.expect("removed");
+    bench.rest(1).await;
+    bench.good().await;
+    assert!(bench.images.image_status(&image, false).await.expect("a status").image.is_some());
+    bench.images.forget_calls();
+    bench.end(None).await.expect("ended");
+    bench.pod = pod(&json!({"hostNetwork": true, "containers": [{"name": "b", "image": "x:1"}]}));
+    bench.recover().await;
+    let calls = format!("{:?}", bench.images.calls());
+    assert!(!calls.contains("pause"), "{calls}");
+    // An image that cannot be pulled does not keep the runtime from having it.
+    bench.runtime.report("config", r#"{"sandboxImage": "registry.example/absent:1"}"#);
+    bench.kill_9();
+    bench.end(None).await.expect("ended");
+    bench.pod = pod(&json!({"hostNetwork": true, "containers": [{"name": "c", "image": "x:1"}]}));
+    bench.runtime.faults().fail_times(
+        CallKind::RunPodSandbox,
+        1,
+        Error::new(Kind::Unknown, "failed to get sandbox image"),
+    );
+    let report = bench.sync().await;
+    let start = "create sandbox: failed to get sandbox image (imagelet cannot pull the sandbox image registry.example/absent:1 either: ";
+    assert!(report.errors.len() == 1 && report.errors[0].starts_with(start), "{:?}", report.errors);
+    bench.recover().await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -126,6 +126,7 @@ impl World {
                 Options::default(),
             )),
             events: Arc::clone(&self.ring) as _,
+            sandbox_image: Arc::new(|| Box::pin(std::future::ready(None))),
             volumes: Arc::new(Volumes::new(self.root.path().join("pods"))),
             handlers: Arc::new(Handlers::new(Arc::clone(&service))),
             runtime: service,
