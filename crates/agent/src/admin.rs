@@ -141,7 +141,7 @@ impl Admin {
             configuration: None,
             secrets_directory: None,
             engine: None,
-            beside_a_kubelet: false,
+            own_prefix: false,
             logs_changes: true,
             streams: StreamQuota::default(),
             stop,
@@ -208,7 +208,7 @@ impl AdminServer {
     pub fn metrics(&self) -> Arc<dyn Fn() -> String + Send + Sync> {
         let state = Arc::clone(&self.state);
         // Writing to a text does not fail.
-        Arc::new(move || Form::Text.write(&state.registry, state.beside_a_kubelet).unwrap_or_default())
+        Arc::new(move || Form::Text.write(&state.registry, state.own_prefix).unwrap_or_default())
     }
 
     /// Stops accepting requests, and returns when the open ones are answered.

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::engine::ImageLayers;
-use cri_api::{ImageService, RuntimeService};
+use cri_api::{ImageService, ImageSpec, RuntimeService};
 use image_manager::gc::{
     DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern,
     ReclaimContainers, Volumes,
@@ -176,6 +176,16 @@ impl Collection {
             (None, None) => Ok(None),
         };
         listed.map_err(CollectionError::ListLayers)
+    }
+
+    /// Returns the compressed bytes of an image's layers and config, as a pull fetches them; `None` if they are not known, as those of a
+    /// runtime's images.
+    pub async fn download_bytes(&self, id: &str) -> Option<u64> {
+        let engine = self.manager.options().engine.clone()?;
+        let documents = engine.image_documents(&ImageSpec::new(id)).await.ok()??;
+        let manifest: oci::Manifest = serde_json::from_slice(&documents.manifest).ok()?;
+        let parts = manifest.layers.iter().chain([&manifest.config]);
+        Some(parts.map(|part| part.size).fold(0, u64::saturating_add))
     }
 
     /// Percent of the image file system in use at which a round starts, and at which it ends.

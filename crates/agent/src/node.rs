@@ -8,6 +8,7 @@ pub mod lock;
 pub mod machine;
 pub mod notify;
 mod secrets;
+mod waiting;
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -36,6 +37,7 @@ use board::{NodeInfo, PodBoard};
 use events::EventLog;
 use secrets::PullCredentials;
 pub use secrets::SecretsError;
+use waiting::WaitingContainers;
 
 /// Maximum number of events that are kept.
 const EVENTS: usize = 2000;
@@ -265,6 +267,7 @@ impl Node {
         self.pod_runtime.metrics().register(registry);
         self.agent.metrics().register(registry);
         self.probes.metrics().register(registry);
+        registry.register_collector(Box::new(WaitingContainers(Arc::clone(&self.agent))));
     }
 
     /// Runs all background work until `stop`. Containers keep running afterwards.

@@ -4,6 +4,8 @@
 
 mod access;
 mod assets;
+mod attention;
+mod health;
 mod history;
 mod inventory;
 mod live;

@@ -224,6 +224,7 @@ impl App {
         admin.pulls = Some(self.board.clone());
         *admin.images.lock() = Some(service);
         admin.configuration = Some(self.configuration());
+        admin.own_prefix = self.config.metrics_prefix.is_own(false);
         admin.secrets_directory.clone_from(&self.config.credentials.secrets_directory);
         Ok(())
     }

@@ -224,10 +224,11 @@ pub(crate) enum Command {
     Save(Save),
     Load(Load),
     Backoff(Backoff),
-    /// Show what an agent does: pulls, disk and pods
+    /// Show what an agent does: pulls, disk, pods and images
     ///
-    /// The picture changes as they do, until `q` or Ctrl-C ends it. Where standard output is no terminal, it is written once, as plain
-    /// text. Asks the process that serves images, runs pods or waits for images over its admin socket.
+    /// The display is updated until `q` or Ctrl-C ends it. The arrow keys select a row, Enter shows its details, and `?` lists the keys.
+    /// If standard output is no terminal, it is written once, as plain text. Asks the process that serves images, runs pods or waits for
+    /// images over its admin socket.
     Top,
     /// Show the metrics of the process that serves images or waits for them
     ///

@@ -169,7 +169,7 @@ fn every_field_is_taken() {
          podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
          containerLogMaxFiles: 3\n\
          registryConfigPaths: [/a, /b]\n\
-         allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nlisten: unix:///l.sock\nadminSocket: /run/a.sock\nadminGroup: wheel\nadminOthersRead: true\nmetricsAddress: 127.0.0.1:9\n\
+         allowedRegistryTargets: [10.0.0.0/8, 'http://storage.example:9000']\nmaxPods: 30\nlisten: unix:///l.sock\nadminSocket: /run/a.sock\nadminGroup: wheel\nadminOthersRead: true\nmetricsAddress: 127.0.0.1:9\nmetricsPrefix: imagelet\n\
          statusAddress: '[::]:10260'\nstatusTokenFile: /token\n\
          tracing: {{endpoint: 'localhost:4317', samplingRatePerMillion: 5}}\n\
          serializeImagePulls: false\nmaxParallelImagePulls: 4\nregistryPullQPS: 7\n\

@@ -28,12 +28,11 @@ impl Form {
         }
     }
 
-    /// Returns the current metrics as text. On a node with a kubelet, the names that both export get the prefix of imagelet, so that
-    /// no sum counts both.
-    pub(super) fn write(self, registry: &Registry, beside_a_kubelet: bool) -> Result<String, std::fmt::Error> {
+    /// Returns the current metrics as text. `own_prefix`: names that begin with `kubelet_` begin with `imagelet_`.
+    pub(super) fn write(self, registry: &Registry, own_prefix: bool) -> Result<String, std::fmt::Error> {
         let mut text = String::with_capacity(16 << 10);
         prometheus_client::encoding::text::encode(&mut text, registry)?;
-        if beside_a_kubelet {
+        if own_prefix {
             text = renamed(&text);
         }
         match self {

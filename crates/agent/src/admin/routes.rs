@@ -5,13 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{ConnectInfo, RawQuery, Request};
-use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{ACCEPT, CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Extension, Router, extract};
 use cri_api::Kind;
+use maud::{DOCTYPE, html};
 
 use super::access::{Caller, require_change};
 use super::backoff::{self, BackoffList, NO_BACKOFF_HERE, ResetCount};
@@ -110,15 +111,47 @@ fn checked(routes: Router) -> Router {
     routes.layer(extract::DefaultBodyLimit::max(LONGEST_BODY)).layer(from_fn(well_formed)).layer(from_fn(versioned))
 }
 
-/// The routes for every client that reaches the address of metrics.
+/// The paths for every client that reaches the address of metrics, with a description of each.
+const PUBLIC: [(&str, &str); 4] = [
+    ("/metrics", "metrics in the text format of Prometheus"),
+    ("/healthz", "health of the process"),
+    ("/livez", "health of the process"),
+    ("/readyz", "readiness, or the reason why a part does not answer"),
+];
+
+/// The routes for every client that reaches the address of metrics, and a page that lists them.
 pub(super) fn public_alone(state: Arc<Admin>) -> Router {
-    public(state).layer(from_fn(well_formed))
+    public(state).route("/", get(index)).layer(from_fn(well_formed))
 }
 
 fn public(state: Arc<Admin>) -> Router {
     let alive = || async { "ok\n" };
     let routes = Router::new().route("/healthz", get(alive)).route("/livez", get(alive));
     routes.route("/readyz", get(ready)).route("/metrics", get(metrics)).with_state(state)
+}
+
+/// Lists the paths of the address of metrics.
+async fn index() -> impl IntoResponse {
+    const POLICY: &str = "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { "imagelet metrics" }
+            }
+            body {
+                main {
+                    h1 { "imagelet " (env!("CARGO_PKG_VERSION")) }
+                    ul { @for (path, about) in PUBLIC { li { a href=(path) { (path) } ": " (about) } } }
+                }
+            }
+        }
+    };
+    let headers = [(CONTENT_TYPE, "text/html; charset=utf-8"), (CONTENT_SECURITY_POLICY, POLICY)];
+    (headers, page.into_string())
 }
 
 /// Cancels a request when the process is about to end. An error that follows from the end is no answer: the client has to ask the next
@@ -214,7 +247,7 @@ pub(super) async fn ready(extract::State(state): SharedState) -> Result<Response
 async fn metrics(extract::State(state): SharedState, headers: HeaderMap) -> Result<Response, PlainRefusal> {
     let accepts = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let form = Form::accepted(&accepts.collect::<Vec<_>>().join(","));
-    match form.write(&state.registry, state.beside_a_kubelet) {
+    match form.write(&state.registry, state.own_prefix) {
         Ok(text) => Ok(([(CONTENT_TYPE, form.content_type()), (CACHE_CONTROL, "no-store")], text).into_response()),
         Err(_) => Err(PlainRefusal(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written".to_owned())),
     }

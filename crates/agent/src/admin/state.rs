@@ -46,8 +46,8 @@ pub struct Admin {
     pub secrets_directory: Option<PathBuf>,
     /// The store of this process.
     pub engine: Option<Arc<dyn ImageEngine>>,
-    /// A kubelet on this node has metrics of its own: those that have its names get ours.
-    pub beside_a_kubelet: bool,
+    /// Metrics that a kubelet also exports have names that begin with `imagelet_`, so that no sum counts both processes.
+    pub own_prefix: bool,
     /// Logs the changes that clients request. Commands that use the store's socket report their work themselves.
     pub(super) logs_changes: bool,
     /// Streams of events that are open.

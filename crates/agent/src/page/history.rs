@@ -1,4 +1,5 @@
-//! [`History`]: bytes of layers that arrived in the last hour, by half minutes. Pure: the board of pulls and the time are arguments.
+//! [`History`]: bytes of layers that arrived in the last hour, and the highest rate, by half minutes. Pure: the board of pulls and the time
+//! are arguments.
 //! Kept by [`super::report::Reporter`].
 
 use std::collections::HashMap;
@@ -10,11 +11,20 @@ pub(super) const INTERVAL: i64 = 30;
 /// Number of intervals that are kept: an hour.
 pub(super) const INTERVALS: usize = 120;
 
-/// Bytes by interval.
+/// An interval.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Interval {
+    /// Bytes that arrived.
+    pub(super) bytes: u64,
+    /// The highest rate of all pulls together, in bytes per second: that of running pulls as the page shows it, and that of each ended one.
+    pub(super) rate: u64,
+}
+
+/// Intervals of the last hour.
 #[derive(Debug)]
 pub(super) struct History {
-    /// A ring: the interval with number `n` has its bytes at `n % INTERVALS`.
-    bytes: [u64; INTERVALS],
+    /// A ring: the interval with number `n` is at `n % INTERVALS`.
+    intervals: [Interval; INTERVALS],
     /// Number of the last interval since 1970.
     last: i64,
     /// Bytes of the running pulls that were counted already.
@@ -26,14 +36,21 @@ pub(super) struct History {
 impl History {
     /// Creates an empty history that begins at `second` of 1970.
     pub(super) fn new(second: i64) -> Self {
-        Self { bytes: [0; INTERVALS], last: second.div_euclid(INTERVAL), counted: HashMap::new(), ended: 0 }
+        Self {
+            intervals: [Interval::default(); INTERVALS],
+            last: second.div_euclid(INTERVAL),
+            counted: HashMap::new(),
+            ended: 0,
+        }
     }
 
     /// Counts the bytes that arrived since the last call.
     pub(super) fn count(&mut self, second: i64, running: &[PullInFlight], ended: &[EndedPull]) {
         self.advance(second);
         let mut received = 0_u64;
+        let mut highest = current_rate(running);
         for pull in ended.iter().filter(|pull| pull.number > self.ended) {
+            highest = highest.max(rate(pull).unwrap_or_default());
             let before = self.counted.remove(&pull.id).unwrap_or_default();
             received = received.saturating_add(pull.received_bytes.saturating_sub(before));
         }
@@ -43,14 +60,15 @@ impl History {
             let before = self.counted.insert(pull.id, pull.received_bytes).unwrap_or_default();
             received = received.saturating_add(pull.received_bytes.saturating_sub(before));
         }
-        let bytes = &mut self.bytes[slot(self.last)];
-        *bytes = bytes.saturating_add(received);
+        let interval = &mut self.intervals[slot(self.last)];
+        interval.bytes = interval.bytes.saturating_add(received);
+        interval.rate = interval.rate.max(highest).max(interval.bytes / INTERVAL.unsigned_abs());
     }
 
-    /// Bytes of every interval, oldest first; the last one has only begun.
-    pub(super) fn intervals(&self) -> Vec<u64> {
+    /// Returns every interval, oldest first; the last one has only begun.
+    pub(super) fn intervals(&self) -> Vec<Interval> {
         let first = self.last - INTERVALS as i64 + 1;
-        (first..=self.last).map(|number| self.bytes[slot(number)]).collect()
+        (first..=self.last).map(|number| self.intervals[slot(number)]).collect()
     }
 
     /// Makes the interval of `second` the last one. After the clock was set back, the last interval stays in use.
@@ -58,10 +76,21 @@ impl History {
         let now = second.div_euclid(INTERVAL);
         let skipped = now.saturating_sub(self.last).clamp(0, INTERVALS as i64);
         for number in now - skipped + 1..=now {
-            self.bytes[slot(number)] = 0;
+            self.intervals[slot(number)] = Interval::default();
         }
         self.last = self.last.max(now);
     }
+}
+
+/// Returns the bytes per second of all running pulls together.
+pub(super) fn current_rate(running: &[PullInFlight]) -> u64 {
+    running.iter().filter_map(|pull| pull.bytes_per_second).fold(0, u64::saturating_add)
+}
+
+/// Returns the average bytes per second of a pull, without its time in the queue; `None` if it received nothing.
+pub(super) fn rate(pull: &EndedPull) -> Option<u64> {
+    let running = pull.duration_milliseconds.saturating_sub(pull.queued_milliseconds);
+    (pull.received_bytes > 0).then(|| pull.received_bytes.saturating_mul(1000).checked_div(running))?
 }
 
 fn slot(number: i64) -> usize {
@@ -85,8 +114,9 @@ mod tests {
         history.count(60, &[running(2, 3)], &[]);
         let intervals = history.intervals();
         assert_eq!(intervals.len(), INTERVALS);
-        assert_eq!(intervals[INTERVALS - 3..], [157, 1030, 0]);
-        assert_eq!(intervals.iter().sum::<u64>(), 1187);
+        let bytes: Vec<u64> = intervals.iter().map(|interval| interval.bytes).collect();
+        assert_eq!(bytes[INTERVALS - 3..], [157, 1030, 0]);
+        assert_eq!(bytes.iter().sum::<u64>(), 1187);
         assert_eq!(history.ended, 2);
     }
 
@@ -95,10 +125,26 @@ mod tests {
         let mut history = History::new(1_000_000);
         history.count(1_000_000, &[running(1, 5)], &[]);
         history.count(1_000_000 + 3600, &[running(1, 9)], &[]);
-        assert_eq!(history.intervals().iter().sum::<u64>(), 4, "what is older than an hour is gone");
+        let bytes = |history: &History| history.intervals().iter().map(|interval| interval.bytes).collect::<Vec<_>>();
+        assert_eq!(bytes(&history).iter().sum::<u64>(), 4, "older than an hour");
         history.count(0, &[running(1, 10)], &[]);
-        assert_eq!(history.intervals().last(), Some(&5), "a clock that was set back");
+        assert_eq!(bytes(&history).last(), Some(&5), "a clock that was set back");
         history.count(i64::MAX, &[running(1, 10)], &[]);
-        assert_eq!(history.intervals().iter().sum::<u64>(), 0);
+        assert_eq!(bytes(&history).iter().sum::<u64>(), 0);
+    }
+
+    #[test]
+    fn the_peak_is_no_less_than_any_rate_that_was_shown() {
+        let mut history = History::new(0);
+        let of = |history: &History| history.intervals().last().map(|interval| interval.rate);
+        // 23.4 MB/s of each running pull, however few bytes arrived in the half minute.
+        history.count(0, &[running(1, 100), running(2, 100)], &[]);
+        assert_eq!(of(&history), Some(2 * 23_400_000));
+        history.count(31, &[], &[ended(1, 1, 500_000_000)]);
+        assert_eq!(of(&history), Some(50_000_000), "that of a pull of ten seconds that ended");
+        history.count(35, &[], &[ended(1, 1, 500_000_000)]);
+        assert_eq!(of(&history), Some(50_000_000));
+        let idle = EndedPull { duration_milliseconds: 0, ..ended(9, 9, 7) };
+        assert_eq!((rate(&idle), rate(&ended(9, 9, 0))), (None, None));
     }
 }

@@ -2,6 +2,7 @@
 //! than the rest of the page, so that readers share one as long as it is fresh. Decides nothing about images. Kept by
 //! [`super::report::Reporter`].
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use crate::collection::{Collection, CollectionError, Collects as _};
 
 /// Minimum time for which an inventory is fresh.
 const FRESH: Duration = Duration::from_secs(2);
+/// Number of images whose download size is read for one inventory: the sizes of many images are read for several ones.
+const READ: usize = 200;
 /// Factor of the time that an inventory took, for which it is fresh: readers cost at most a twentieth of a processor.
 const SHARE: u32 = 20;
 
@@ -53,31 +56,72 @@ pub(super) struct ImageRow {
     pub(super) image: PlannedImage,
     /// Bytes that it has alone, and shares.
     pub(super) usage: Option<ImageUsage>,
+    /// Compressed bytes that a pull of the image fetches.
+    pub(super) download_bytes: Option<u64>,
     pub(super) pinned: bool,
+}
+
+impl ImageRow {
+    /// Returns the bytes that the image takes on disk, those that other images use as well included.
+    pub(super) fn disk_bytes(&self) -> u64 {
+        self.usage.map_or(self.image.size_bytes, |usage| usage.unique_bytes.saturating_add(usage.shared_bytes))
+    }
 }
 
 /// The last inventory, for all readers.
 #[derive(Default)]
 pub(super) struct InventoryCache {
-    /// Guards the last one, and until when it is fresh: held while the next one is made, so that it is made once.
-    last: Mutex<Option<(Arc<Inventory>, u64, Instant)>>,
+    /// Guards the last one: held while the next one is made, so that it is made once.
+    last: Mutex<Last>,
+}
+
+/// The last inventory, and what the next one uses again.
+#[derive(Default)]
+struct Last {
+    /// The inventory, the number of pulls that had ended, and until when it is fresh.
+    inventory: Option<(Arc<Inventory>, u64, Instant)>,
+    /// Download sizes by image ID, which never change.
+    downloads: HashMap<String, Option<u64>>,
 }
 
 impl InventoryCache {
     /// Returns an inventory that is fresh, and was made after `pulls` pulls had ended.
     pub(super) async fn get(&self, collection: &Collection, pulls: u64) -> Arc<Inventory> {
         let mut last = self.last.lock().await;
-        if let Some((inventory, after, fresh_until)) = &*last
+        if let Some((inventory, after, fresh_until)) = &last.inventory
             && *after == pulls
             && Instant::now() < *fresh_until
         {
             return Arc::clone(inventory);
         }
         let begun = Instant::now();
-        let inventory = Arc::new(Inventory::take(collection).await);
+        let mut inventory = Inventory::take(collection).await;
+        last.add_downloads(&mut inventory.images, collection).await;
+        let inventory = Arc::new(inventory);
         let fresh = FRESH.max(begun.elapsed().saturating_mul(SHARE));
-        *last = Some((Arc::clone(&inventory), pulls, Instant::now() + fresh));
+        last.inventory = Some((Arc::clone(&inventory), pulls, Instant::now() + fresh));
         inventory
+    }
+}
+
+impl Last {
+    /// Sets the download sizes of images, and reads those of new ones. Sizes of images that are absent are dropped.
+    async fn add_downloads(&mut self, images: &mut [ImageRow], collection: &Collection) {
+        let mut known = std::mem::take(&mut self.downloads);
+        let mut read = 0;
+        for row in images {
+            let id = row.image.id.as_str();
+            let bytes = match known.remove(id) {
+                Some(bytes) => bytes,
+                None if read < READ => {
+                    read += 1;
+                    collection.download_bytes(id).await
+                }
+                None => continue,
+            };
+            self.downloads.insert(id.to_owned(), bytes);
+            row.download_bytes = bytes;
+        }
     }
 }
 
@@ -143,7 +187,7 @@ fn rows(planned: Vec<PlannedImage>, listed: &[cri_api::Image], layers: Option<&I
         listed.iter().filter(|image| image.pinned).map(|image| image.id.as_str()).collect();
     let row = |image: PlannedImage| {
         let (usage, pinned) = (usage.get(image.id.as_str()).copied(), pinned.contains(image.id.as_str()));
-        ImageRow { image, usage, pinned }
+        ImageRow { image, usage, download_bytes: None, pinned }
     };
     planned.into_iter().map(row).collect()
 }

@@ -1,4 +1,4 @@
-// Keeps the page as the node is: replaces the parts that the server says have changed. Nothing is asked while nobody looks.
+// Keeps the page up to date: replaces the parts that the server reports as changed. A hidden page sends no requests.
 "use strict";
 (() => {
   const state = document.getElementById("state");
@@ -55,6 +55,8 @@
     template.innerHTML = html;
     const wanted = template.content.firstElementChild;
     if (part && wanted) morph(part, document.importNode(wanted, true));
+    const title = wanted?.dataset.title;
+    if (title && document.title !== title) document.title = title;
   };
 
   const close = () => {
@@ -99,5 +101,11 @@
   // A page that is left holds no connection, and one that comes back from the browser's memory has one again.
   addEventListener("pagehide", close);
   addEventListener("pageshow", ({ persisted }) => persisted && settle());
+  // A link to a folded section opens it.
+  const unfold = () => {
+    const section = document.getElementById(location.hash.slice(1));
+    section?.querySelector(":scope > details")?.setAttribute("open", "");
+  };
+  addEventListener("hashchange", unfold);
   settle();
 })();

@@ -13,11 +13,13 @@ const LONGEST_FILTER: usize = 200;
 /// The order of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Order {
-    /// Largest first.
+    /// By the bytes on disk, the largest first.
     #[default]
     Size,
-    /// By the bytes that only one image has.
-    Unique,
+    /// By the bytes of a pull, the largest first.
+    Download,
+    /// By the bytes that a removal frees, the largest first.
+    Freed,
     Name,
     /// The youngest first.
     Age,
@@ -26,13 +28,14 @@ pub(super) enum Order {
 }
 
 impl Order {
-    pub(super) const ALL: [Self; 5] = [Self::Name, Self::Size, Self::Unique, Self::Age, Self::Used];
+    pub(super) const ALL: [Self; 6] = [Self::Name, Self::Download, Self::Size, Self::Freed, Self::Age, Self::Used];
 
     /// Returns the word in the URL.
     pub(super) fn word(self) -> &'static str {
         match self {
             Self::Size => "size",
-            Self::Unique => "unique",
+            Self::Download => "download",
+            Self::Freed => "freed",
             Self::Name => "name",
             Self::Age => "age",
             Self::Used => "used",
@@ -63,7 +66,7 @@ impl ImageQuery {
                     asked.order = Order::ALL
                         .into_iter()
                         .find(|order| order.word() == value)
-                        .ok_or("sort: one of name, size, unique, age and used was expected")?;
+                        .ok_or("sort: one of name, download, size, freed, age and used was expected")?;
                 }
                 "page" => {
                     let page = value.parse::<usize>().ok().and_then(|page| page.checked_sub(1));
@@ -104,10 +107,11 @@ impl ImageQuery {
         let name = |row: &&ImageRow| (row.image.names.is_empty(), row.image.title().to_owned(), row.image.id.clone());
         match self.order {
             Order::Name => rows.sort_by_cached_key(name),
-            Order::Size => rows.sort_by_cached_key(|row| (Reverse(row.image.size_bytes), name(row))),
-            Order::Unique => {
-                let unique = |row: &&ImageRow| row.usage.map_or(row.image.size_bytes, |usage| usage.unique_bytes);
-                rows.sort_by_cached_key(|row| (Reverse(unique(row)), name(row)));
+            Order::Size => rows.sort_by_cached_key(|row| (Reverse(row.disk_bytes()), name(row))),
+            Order::Download => rows.sort_by_cached_key(|row| (Reverse(row.download_bytes), name(row))),
+            Order::Freed => {
+                let freed = |row: &&ImageRow| row.usage.map_or(0, |usage| usage.unique_bytes);
+                rows.sort_by_cached_key(|row| (Reverse(freed(row)), name(row)));
             }
             Order::Age => rows.sort_by_cached_key(|row| (Reverse(row.image.first_detected), name(row))),
             Order::Used => rows.sort_by_cached_key(|row| (Reverse(row.image.last_used), name(row))),

@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use super::history::History;
+use super::history::{History, Interval};
 use super::inventory::{Inventory, InventoryCache};
 use super::parts::PageParts;
 use crate::admin::backoff::WaitingImage;
@@ -34,8 +34,8 @@ pub(super) struct Report {
     pub(super) pulls: Vec<PullInFlight>,
     /// Pulls that ended, oldest first.
     pub(super) ended: Vec<EndedPull>,
-    /// Bytes that arrived in each interval of the last hour, oldest first.
-    pub(super) throughput: Vec<u64>,
+    /// Intervals of the last hour, oldest first.
+    pub(super) throughput: Vec<Interval>,
     /// `None` where this process keeps no back-off.
     pub(super) backoff: Option<Vec<WaitingImage>>,
     /// `None` where this process runs no pods.
@@ -107,7 +107,7 @@ impl Reporter {
         }
     }
 
-    fn count(&self, now: Timestamp) -> (Vec<PullInFlight>, Vec<EndedPull>, Vec<u64>) {
+    fn count(&self, now: Timestamp) -> (Vec<PullInFlight>, Vec<EndedPull>, Vec<Interval>) {
         let (pulls, ended) = (self.parts.pulls.pulls(), self.parts.pulls.ended());
         let mut history = self.history.lock();
         history.count(now.as_second(), &pulls, &ended);

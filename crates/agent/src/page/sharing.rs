@@ -19,7 +19,9 @@ pub(super) struct Sharing {
     pub(super) left_out: (usize, u64),
     /// Images that share no layer.
     pub(super) alone: usize,
-    /// Bytes that would be needed besides if images shared nothing.
+    /// Bytes that all images take on disk.
+    pub(super) disk_bytes: u64,
+    /// Bytes that would be needed in addition if images shared nothing.
     pub(super) saved_bytes: u64,
 }
 
@@ -94,6 +96,10 @@ impl Sharing {
         let saved_bytes = groups.iter().map(&saved).fold(0, u64::saturating_add);
         let small = groups.split_off(groups.len().min(GROUPS));
         let left_out = (small.len(), small.iter().map(&saved).fold(0, u64::saturating_add));
+        let own_bytes = layers.images.values().map(|of| of.own_bytes);
+        let used_bytes =
+            users.iter().zip(&layers.layers).filter(|(users, _)| !users.is_empty()).map(|(_, bytes)| *bytes);
+        let disk_bytes = own_bytes.chain(used_bytes).fold(0, u64::saturating_add);
         let mut of_images: Vec<Vec<usize>> = vec![Vec::new(); ids.len()];
         for (index, (users, _)) in groups.iter().enumerate() {
             users.iter().for_each(|image| of_images[*image].push(index));
@@ -109,7 +115,7 @@ impl Sharing {
         let named = |users: &[usize]| users.iter().map(|image| ids[*image].clone()).collect();
         let group =
             |(users, (layers, bytes)): (&[usize], (usize, u64))| LayerGroup { layers, bytes, images: named(users) };
-        Self { layers: groups.into_iter().map(group).collect(), images, left_out, alone, saved_bytes }
+        Self { layers: groups.into_iter().map(group).collect(), images, left_out, alone, disk_bytes, saved_bytes }
     }
 }
 
@@ -145,6 +151,7 @@ mod tests {
         let rows: Vec<_> = sharing.images.iter().map(|g| (g.images.join(""), g.layers.clone())).collect();
         assert_eq!(rows, [("c".to_owned(), vec![0]), ("ab".to_owned(), vec![0, 1])]);
         assert_eq!((sharing.alone, sharing.saved_bytes, sharing.left_out), (2, 270, (0, 0)));
+        assert_eq!(sharing.disk_bytes, 168);
         assert_eq!(Sharing::of(&ImageLayers::default()), Sharing::default());
     }
 

@@ -17,11 +17,11 @@ fn texts_of_others_are_escaped_everywhere() {
     let report = lively(40, HOSTILE);
     let query = ImageQuery { filter: HOSTILE.to_owned(), ..ImageQuery::default() };
     for html in [html(&report), page(&report, &query).into_string()] {
-        assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "the text is there");
+        assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "the text is shown");
         let tags = tags(&html);
         let scripts = tags.iter().filter(|tag| tag.starts_with("script")).count();
         assert_eq!(scripts, 1, "no script but that of the page");
-        assert!(!tags.iter().any(|tag| tag.starts_with("img")), "no image of somebody else");
+        assert!(!tags.iter().any(|tag| tag.starts_with("img")), "no foreign image");
         for tag in &tags {
             // Attributes are written with double quotes, so that text outside of them would have to be an attribute.
             let outside: String = tag.split('"').step_by(2).collect();
@@ -52,19 +52,19 @@ fn an_empty_node_says_what_there_is_not() {
     let html = html(&empty());
     for line in [
         "There are no images.",
-        "No pull runs.",
-        "No pull has ended since the start.",
+        "No pull is running.",
+        "No pull has finished since the start.",
         "No two images share a layer.",
         "There are no pods.",
-        "No pull waits after a failure.",
-        "Nothing has happened since the start.",
+        "No events of the node, or of pods that have ended, since the start.",
         "The image file system cannot be measured.",
     ] {
         assert!(html.contains(line), "{line}");
     }
     let report = Report { pods: None, backoff: None, ..empty() };
     let html = self::html(&report);
-    assert!(html.contains("This process runs no pods.") && html.contains("No back-off is kept here"));
+    assert!(html.contains("This process runs no pods."));
+    assert!(html.contains("<section id=\"attention\" hidden>"), "nothing needs attention");
     assert!(html.contains("<section id=\"events\" hidden>"), "a part that is not there keeps its id");
 }
 
@@ -87,4 +87,53 @@ fn a_page_of_a_thousand_images_is_bounded() {
     assert_eq!((rows(&hundred), rows(&thousand)), (106, 106));
     assert!(thousand.len() < 400_000, "{} bytes", thousand.len());
     assert!(thousand.contains("Page 1 of 10") && thousand.contains("1\u{202f}000 images"));
+}
+
+#[test]
+fn the_parts_are_in_the_order_of_their_urgency() {
+    let html = html(&lively(5, ""));
+    let position = |id: &str| html.find(&format!(" id=\"{id}\"")).unwrap_or_else(|| panic!("no {id}"));
+    let ids = ["health", "attention", "pulls", "pods", "disk", "images", "layers", "speed", "ended", "events"];
+    assert!(ids.windows(2).all(|pair| position(pair[0]) < position(pair[1])));
+    let title =
+        "<title>2 of 4 pods not ready · 1 manifest refused · 1 pull retrying · disk OK – edge-1 – imagelet</title>";
+    assert!(html.contains(title));
+}
+
+/// Removes everything that is folded.
+fn unfolded(html: &str) -> String {
+    let mut shown = String::new();
+    let mut depth = 0;
+    for piece in html.split_inclusive("details>") {
+        let is_end = piece.ends_with("</details>");
+        let text = piece.trim_end_matches("details>").trim_end_matches(['<', '/']);
+        if depth == 0 {
+            shown.push_str(text);
+        } else if let Some((summary, _)) = text.split_once("</summary>").filter(|_| depth == 1) {
+            shown.push_str(summary);
+        }
+        depth = if is_end { depth - 1 } else { depth + 1 };
+    }
+    shown
+}
+
+#[test]
+fn a_failure_is_shown_once() {
+    let shown = unfolded(&html(&lively(5, "")));
+    let images = shown.split("id=\"images\"").next().expect("the part before the images");
+    assert_eq!(images.matches("<span class=\"path\">ghcr.io/example/</span>worker:7").count(), 1, "one entry");
+    assert_eq!(images.matches("not found, 3 failed pulls").count(), 1);
+    assert_eq!(shown.matches("ghcr.io/example/worker:7: not found").count(), 0, "the message is folded");
+    assert_eq!(shown.matches("spec.containers: Required value").count(), 1);
+}
+
+#[test]
+fn a_picture_has_axes_from_ten_points_on() {
+    let mut report = lively(3, "");
+    assert_eq!(html(&report).matches("class=\"axis\"").count(), 2);
+    report.ended.truncate(9);
+    report.throughput.iter_mut().skip(9).for_each(|interval| *interval = Default::default());
+    let html = html(&report);
+    assert_eq!(html.matches("class=\"axis\"").count(), 0);
+    assert_eq!(html.matches("class=\"chart spark\"").count(), 2);
 }

@@ -2,6 +2,7 @@
 //! reasons for keeping images are the metrics that KEP-6053 misses there.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use cri_api::engine::UnfinishedPulls;
@@ -57,7 +58,7 @@ pub struct GcMetrics {
     available: Gauge,
     wanted: Counter,
     kept: Series<Gauge, { Because::WORDS.len() }>,
-    used_percent: Gauge,
+    used_ratio: Gauge<f64, AtomicU64>,
     unfinished: Gauge,
     unfinished_bytes: Gauge,
 }
@@ -77,7 +78,7 @@ impl GcMetrics {
             available: Gauge::default(),
             wanted: Counter::default(),
             kept: Series::new(kept_labels, Gauge::default),
-            used_percent: Gauge::default(),
+            used_ratio: Gauge::default(),
             unfinished: Gauge::default(),
             unfinished_bytes: Gauge::default(),
         })
@@ -105,9 +106,9 @@ impl GcMetrics {
             self.available.clone(),
         );
         r.register(
-            "imagelet_image_fs_used_percent",
-            "Percent of the image file system in use when it was last measured",
-            self.used_percent.clone(),
+            "imagelet_image_fs_used_ratio",
+            "Share of the image file system in use when it was last measured, from 0 to 1",
+            self.used_ratio.clone(),
         );
         r.register(
             "imagelet_unfinished_pulls",
@@ -165,7 +166,8 @@ impl GcMetrics {
     /// The file system was measured.
     pub(super) fn measured(&self, space: DiskSpace) {
         let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-        self.used_percent.set(number(space.used_percent()));
+        let used = space.capacity.saturating_sub(space.available);
+        self.used_ratio.set(if space.capacity == 0 { 0.0 } else { used as f64 / space.capacity as f64 });
         self.capacity.set(number(space.capacity));
         self.available.set(number(space.available));
     }
@@ -217,7 +219,7 @@ mod tests {
             "imagelet_image_gc_wanted_bytes_total 12",
             "imagelet_image_gc_kept_images{reason=\"in-use\"} 2",
             "imagelet_image_gc_kept_images{reason=\"rule\"} 0",
-            "imagelet_image_fs_used_percent 81",
+            "imagelet_image_fs_used_ratio 0.801",
             "imagelet_unfinished_pulls 3",
             "imagelet_unfinished_pulls_bytes 70",
         ] {

@@ -58,7 +58,9 @@ async fn serve(app: &App) -> Outcome {
         app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(registered, images.service());
-    admin.beside_a_kubelet = images.endpoint().is_some();
+    // A kubelet of this node pulls through this process and runs its pods on that runtime.
+    let next_to_kubelet = images.endpoint().is_some() || app.config.container_runtime_endpoint.is_some();
+    admin.own_prefix = app.config.metrics_prefix.is_own(next_to_kubelet);
     admin.configuration = Some(app.configuration());
     admin.engine = images.own_engine();
     admin.pulls = Some(app.board.clone());

@@ -1,13 +1,20 @@
 //! `imagelet top`: a live view of an agent's pulls, disk and pods; printed once as plain text if standard output is no terminal. Asks the
 //! admin API and decides nothing.
 
+mod details;
 mod frame;
+mod keys;
+mod list;
+mod picture;
+mod rows;
 mod screen;
+mod view;
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use agent::admin::images::ImageList;
 use agent::admin::pulls::Pulls;
 use agent::api::client::{self, AskError, Events, Method};
 use agent::api::wire::AgentVersion;
@@ -20,9 +27,10 @@ use crate::app::App;
 use crate::endpoint::admin_socket;
 use crate::exit::{Code, Failure, Outcome};
 use crate::pods::columns::columns;
-use crate::pods::shape::Pod;
-use frame::{DiskFigures, Picture, PodFigures};
+use crate::pods::shape::{ContainerStatus, Pod, State};
+use picture::{ContainerFigures, DiskFigures, Picture, PodFigures};
 use screen::Screen;
+use view::View;
 
 /// Interval of updates of running pulls.
 const INTERVAL_MILLISECONDS: u64 = 500;
@@ -41,7 +49,7 @@ pub(super) async fn run(app: &App) -> Outcome {
     remember(&mut picture.ended, pulls.ended);
     refresh(&mut picture, &socket).await?;
     if !std::io::stdout().is_terminal() {
-        return app.printer.lines(frame::lines(&picture, None));
+        return app.printer.lines(frame::plain(&picture));
     }
     let since = picture.ended.first().map_or(0, |ended| ended.number);
     let target = format!("/v1/pulls/events?interval={INTERVAL_MILLISECONDS}&since={since}");
@@ -49,16 +57,21 @@ pub(super) async fn run(app: &App) -> Outcome {
     watch(app, picture, socket, events).await
 }
 
-/// Paints until the user presses `q`, a signal arrives, or the agent ends.
+/// Paints, and applies keys, until the user presses `q`, a signal arrives, or the agent ends.
 async fn watch(app: &App, mut picture: Picture, socket: PathBuf, mut events: Events) -> Outcome {
     let mut screen = Screen::enter().map_err(|error| Failure::failed(format!("paint on the terminal: {error}")))?;
     let mut period = tokio::time::interval(PERIOD);
+    let mut view = View::default();
     loop {
-        screen.paint(&frame::lines(&picture, Some(screen.size())));
+        screen.paint(&frame::screen(&picture, &view, screen.size()));
         tokio::select! {
             () = app.stop.cancelled() => return Ok(()),
-            quits = screen.until_quit_or_resized() => if quits {
-                return Ok(());
+            key = screen.key_or_resize() => if let Some(key) = key {
+                let (columns, rows) = screen.size();
+                let height = frame::body_height(&picture, columns, rows);
+                if !view.press(key, &list::list(&picture, columns), height) {
+                    return Ok(());
+                }
             },
             _ = period.tick() => {
                 picture.now = jiff::Timestamp::now();
@@ -82,13 +95,13 @@ fn remember(known: &mut Vec<EndedPull>, new: Vec<EndedPull>) {
     known.truncate(ENDED);
 }
 
-/// Requests the disk and the pods.
+/// Requests the disk, the images and the pods.
 async fn refresh(picture: &mut Picture, socket: &Path) -> Result<(), AskError> {
     picture.now = jiff::Timestamp::now();
     if let Some(status) = there(client::ask_json::<Value>(socket, Method::GET, "/v1/status").await)? {
         let number = |of: &Value, name: &str| of[name].as_u64();
         let disk = &status["imageFs"];
-        picture.images = number(&status, "imageCount");
+        picture.image_count = number(&status, "imageCount");
         picture.disk = number(disk, "capacityBytes").filter(|capacity| *capacity > 0).map(|capacity| DiskFigures {
             path: disk["path"].as_str().unwrap_or_default().to_owned(),
             capacity,
@@ -100,6 +113,9 @@ async fn refresh(picture: &mut Picture, socket: &Path) -> Result<(), AskError> {
             .into_iter()
             .any(|condition| condition["type"] == "DiskPressure" && condition["status"] == "True");
     }
+    let images = there(client::ask_json::<ImageList>(socket, Method::GET, "/v1/images").await)?;
+    picture.images = images.map(|list| list.images).unwrap_or_default();
+    picture.images.sort_by(|a, b| rows::image_name(a).cmp(rows::image_name(b)));
     let pods = there(client::ask_json::<PodList>(socket, Method::GET, "/v1/pods").await)?;
     picture.pods = pods.map(|list| list.items.iter().filter_map(figures).collect());
     Ok(())
@@ -125,5 +141,24 @@ fn figures(value: &Value) -> Option<PodFigures> {
         status: columns.status.clone(),
         restarts: columns.restarts,
         created: pod.metadata.creation_timestamp,
+        containers: containers(&pod),
     })
+}
+
+fn containers(pod: &Pod) -> Vec<ContainerFigures> {
+    let status = &pod.status;
+    let all = status.init_container_statuses.iter().chain(&status.container_statuses);
+    let figures = |container: &ContainerStatus| {
+        let state = match &container.state {
+            State { waiting: Some(waiting), .. } if waiting.reason.is_empty() => "waiting".to_owned(),
+            State { waiting: Some(waiting), .. } => format!("waiting: {}", waiting.reason),
+            State { terminated: Some(ended), .. } => format!("ended with code {}", ended.exit_code),
+            State { running: Some(_), .. } if container.ready => "running".to_owned(),
+            State { running: Some(_), .. } => "running, not ready".to_owned(),
+            _ => "unknown".to_owned(),
+        };
+        let (name, image) = (container.name.clone(), container.image.clone());
+        ContainerFigures { name, image, state, restarts: container.restart_count }
+    };
+    all.map(figures).collect()
 }

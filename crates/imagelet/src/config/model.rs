@@ -44,6 +44,33 @@ impl Words for LogFormat {
     const WORDS: &'static [(&'static str, Self)] = &[("text", Self::Text), ("json", Self::Json)];
 }
 
+/// Prefix of the metrics that a kubelet also exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum MetricsPrefix {
+    /// That of imagelet where a kubelet runs on this node.
+    Auto,
+    /// `kubelet_`.
+    Kubelet,
+    /// `imagelet_`.
+    Imagelet,
+}
+
+impl MetricsPrefix {
+    /// Returns true if the names begin with `imagelet_`. `next_to_kubelet`: the process serves a kubelet of this node.
+    pub(crate) fn is_own(self, next_to_kubelet: bool) -> bool {
+        match self {
+            Self::Auto => next_to_kubelet,
+            Self::Kubelet => false,
+            Self::Imagelet => true,
+        }
+    }
+}
+
+impl Words for MetricsPrefix {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("auto", Self::Auto), ("kubelet", Self::Kubelet), ("imagelet", Self::Imagelet)];
+}
+
 impl Words for LevelFilter {
     const WORDS: &'static [(&'static str, Self)] = &[
         ("error", Self::ERROR),
@@ -186,6 +213,13 @@ pub(crate) struct Config {
         extend("imagelet" = flag(Node, "metrics-address").value("ADDR:PORT").allowed("an address and port such as 127.0.0.1:9095"))
     )]
     pub(crate) metrics_address: Option<SocketAddr>,
+    #[serde(rename = "metricsPrefix", with = "As::<Choice<MetricsPrefix>>")]
+    #[schemars(
+        description = "Prefix of the metrics that a kubelet also exports: kubelet, imagelet, or auto (imagelet for `serve` in front of \
+                       a runtime, where a kubelet on the same node has the other names, and kubelet otherwise)",
+        extend("imagelet" = flag(Advanced, "metrics-prefix"))
+    )]
+    pub(crate) metrics_prefix: MetricsPrefix,
     #[serde(rename = "podLogsDir")]
     #[schemars(
         description = "Directory of the logs of pods; a container's log is removed with the container",
@@ -255,6 +289,7 @@ impl Default for Config {
             admin_group: None,
             admin_others_read: false,
             metrics_address: None,
+            metrics_prefix: MetricsPrefix::Auto,
             pod_logs: "/var/log/pods".into(),
             log_format: LogFormat::Text,
             log_level: LevelFilter::INFO,

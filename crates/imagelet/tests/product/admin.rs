@@ -39,6 +39,26 @@ fn get(socket: &Path, target: &str, accept: &str) -> String {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
+fn metrics_of_a_kubelet_can_have_the_own_prefix() {
+    let s = Scene::new();
+    let socket = s.scratch.join("cri.sock");
+    let prefixes = |imagelet: &Imagelet| {
+        let mut agent = imagelet.serve(&socket);
+        Imagelet::remote(&format!("unix://{}", socket.display())).ok(&["images"]);
+        let text = imagelet.ok(&["metrics"]);
+        agent.stop();
+        ["kubelet", "imagelet"].map(|prefix| text.contains(&format!("\n{prefix}_runtime_operations_total{{")))
+    };
+    let set = |prefix: &str| s.imagelet.clone().global("--metrics-prefix", prefix);
+    assert_eq!(prefixes(&s.imagelet), [true, false], "no runtime is behind it");
+    assert_eq!(prefixes(&set("imagelet")), [false, true]);
+    assert_eq!(prefixes(&set("kubelet")), [true, false]);
+    let line = set("other").fails(2, &["images"]);
+    assert!(line.contains("--metrics-prefix") && line.contains("must be one of auto, kubelet, imagelet"), "{line}");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
 fn an_agent_counts_what_it_serves() {
     let s = Scene::new();
     let (name, _) = s.push_file("admin/one:1", "a", vec![7_u8; 1 << 20]);

@@ -141,11 +141,26 @@ fn a_pull_of_another_command_is_seen_with_its_layers() {
     let terminal = p.s.imagelet.clone().env("TERM", "xterm-256color");
     let mut pty = Pty::start(terminal.command(&["top"]), (80, 24));
     pty.until_screen("the pull", |screen| screen.contains("team/app:1") && screen.contains("fetching"));
+    pty.until_screen("the keys", |screen| screen.contains("q quit  ? help") && screen.contains("Enter details"));
+    pty.press("?");
+    pty.until_screen("the help", |screen| screen.contains("select a pull, a pod or an image"));
+    pty.press("?");
+    pty.until_screen("the list", |screen| screen.contains("fetching"));
+    pty.press("j");
+    pty.press("\r");
+    pty.until_screen("the layers", |screen| screen.contains("requested by") && screen.matches("layer ").count() == 2);
+    pty.press("\x7f");
     pty.resize((60, 12));
     pty.until_screen("the pull on a smaller one", |screen| screen.contains("fetching") && screen.lines().count() == 12);
     p.gate.open();
     assert!(p.pull.wait().expect("it ends").success());
-    pty.until_screen("its end", |screen| screen.contains("pulled 6") && screen.contains("no pull runs"));
+    pty.until_screen("its end", |screen| screen.contains("pulled 6") && screen.contains("no running pulls"));
+    // The image of the pull is listed, and its details have commands.
+    pty.resize((80, 24));
+    pty.until_screen("the list of images", |screen| screen.contains("IMAGE ID"));
+    pty.press("g");
+    pty.press("\r");
+    pty.until_screen("the image", |screen| screen.contains("on disk") && screen.contains("$ imagelet gc explain"));
     pty.press("q");
     assert_eq!(pty.end(), Some(0));
     assert_eq!(pty.text(), "\n", "the screen before is back");

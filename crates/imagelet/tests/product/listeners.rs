@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::net::TcpSocket;
 
 use crate::support::node::Node;
-use crate::support::process::{Daemon, PATIENCE, tool};
+use crate::support::process::{Daemon, PATIENCE, run, tool};
 use crate::support::scene::Scene;
 use crate::support::{Imagelet, Packing, runtime};
 
@@ -64,6 +64,14 @@ fn no_listener_of_a_program_answers_to_another_name() {
     let metrics = agent.wait_for("the URL of the metrics", |line| url_in(line, "metrics"));
     answers_to_its_own_names(&format!("{page}/"));
     answers_to_its_own_names(&metrics);
+
+    // The root of the metrics port lists its paths, and each of them answers.
+    let root = metrics.strip_suffix("/metrics").expect("the path of metrics");
+    let list = run(tool("curl").args(["-sS", "--fail", &format!("{root}/")]));
+    for path in ["/metrics", "/healthz", "/livez", "/readyz"] {
+        assert!(list.contains(&format!("<a href=\"{path}\">")), "{path} in {list}");
+        assert_eq!(status(&format!("{root}{path}"), &[]), "200");
+    }
 
     // Where it is no loopback address, a name is wanted.
     let wide = Imagelet::on(&s.scratch.join("wide")).global("--metrics-address", "0.0.0.0:0");

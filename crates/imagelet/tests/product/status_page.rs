@@ -52,6 +52,37 @@ fn ask(url: &str, request: &str) -> String {
 /// The expression that says whether the live page is connected.
 const LIVE: &str = "document.getElementById('state').textContent === 'Live'";
 
+/// Pairs of visible texts that overlap by more than two pixels in both directions.
+const OVERLAPS: &str = "(() => {
+  const boxes = [];
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const parent = node.parentElement;
+    if (!node.data.trim() || parent.closest('.sr, .skip, script, noscript, .matrix')) continue;
+    if (parent.checkVisibility && !parent.checkVisibility()) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    // Texts that end with an ellipsis are cut at the box of the element that hides the rest.
+    const hides = parent.closest('.name, .status');
+    const limit = hides ? hides.getBoundingClientRect().right : Infinity;
+    for (const box of range.getClientRects()) {
+      const right = Math.min(box.right, limit);
+      if (right - box.left > 1 && box.height > 1) boxes.push({ text: node.data.trim().slice(0, 40), left: box.left, right, top: box.top, bottom: box.bottom });
+    }
+  }
+  const found = [];
+  boxes.sort((a, b) => a.top - b.top);
+  for (let i = 0; i < boxes.length; i++) {
+    for (let j = i + 1; j < boxes.length && boxes[j].top < boxes[i].bottom; j++) {
+      const [a, b] = [boxes[i], boxes[j]];
+      const wide = Math.min(a.right, b.right) - Math.max(a.left, b.left);
+      const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
+      if (wide > 2 && high > 4) found.push(`${a.text} / ${b.text}`);
+    }
+  }
+  return found.slice(0, 10);
+})()";
+
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_page_lives() {
@@ -81,7 +112,18 @@ fn a_page_lives() {
     browser.wait_for("it is live", LIVE);
     let text = browser.js("document.body.innerText");
     let text = text.as_str().expect("text");
-    for word in ["one:1", "two:1", "Sharing saves", "failed", "No pull runs."] {
+    assert!(browser.js("document.title").as_str().is_some_and(|title| title.contains("1 pull failed")));
+    for word in [
+        "one:1",
+        "two:1",
+        "Sharing saves",
+        "1 pull failed",
+        "not found",
+        "imagelet explain",
+        "No pull is running.",
+        "Download",
+        "Freed if removed",
+    ] {
         assert!(text.contains(word), "{word} in\n{text}");
     }
 
@@ -94,18 +136,22 @@ fn a_page_lives() {
     assert!(browser.js("document.querySelectorAll('#pulls .layers li').length").as_u64() > Some(0), "layers are shown");
     browser.wait_for("the bar moves", &format!("document.querySelector('#pulls progress').value > {before}"));
     assert_eq!(browser.js("document.activeElement.id + document.activeElement.value"), json!("image-filtertyped"));
-    for (width, scheme) in [(1280, "light"), (1280, "dark"), (360, "light"), (360, "dark")] {
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
         browser.emulate(width, 900, scheme);
         browser.assert_accessible(&format!("{width} {scheme}"));
         browser.picture(&format!("pulling-{width}-{scheme}"));
         let wide = browser.js("document.documentElement.scrollWidth");
         assert!(wide.as_u64() <= Some(u64::from(width)), "{wide} at {width}");
+        assert_eq!(browser.js(OVERLAPS), json!([]), "texts overlap at {width} {scheme}");
     }
     browser.emulate(1280, 900, "light");
+    assert!(
+        browser.js("document.querySelector('#pulls').innerText").as_str().is_some_and(|text| text.contains(" left,"))
+    );
 
     gate.open();
     assert!(pull.wait().expect("it ends").success());
-    browser.wait_for("the pull is over", "document.querySelector('#pulls').innerText.includes('No pull runs.')");
+    browser.wait_for("the pull is over", "document.querySelector('#pulls').innerText.includes('No pull is running.')");
     browser.wait_for("its image is there", "document.querySelector('#images').innerText.includes('long:1')");
     browser
         .wait_for("it is announced", "document.getElementById('announcement').textContent.includes('long:1 pulled')");
@@ -306,9 +352,18 @@ fn pods_and_their_events_are_shown() {
     node.write("web.yaml", &node.pod("web", json!({"containers": [container]})));
     let mut browser = Browser::start();
     browser.open(&at);
-    browser
-        .wait_for("the pod runs", "document.querySelector('#pods tbody')?.innerText.match(/web[^]*Running[^]*1\\/1/)");
-    browser.wait_for("its events are there", "document.querySelector('#events').innerText.includes('Started')");
+    browser.wait_for(
+        "the pod runs",
+        "document.querySelector('#pods summary')?.innerText.replace(/\\s+/g, ' ').match(/web.* Running .*1\\/1/)",
+    );
+    assert_eq!(
+        browser.js("document.querySelector('#pods li ol')?.checkVisibility()"),
+        json!(false),
+        "events are folded"
+    );
+    browser.js("document.querySelector('#pods summary').click()");
+    browser.wait_for("its events are shown", "document.querySelector('#pods li').innerText.includes('Started')");
+    browser.wait_for("its containers are shown", "document.querySelector('#pods tbody').innerText.includes('running')");
     let html = browser.js("document.documentElement.outerHTML");
     let html = html.as_str().expect("text");
     assert!(!html.contains("SECRET_OF_A_CONTAINER") && !html.contains("not-for-the-page"));
@@ -317,4 +372,93 @@ fn pods_and_their_events_are_shown() {
     browser.assert_clean(&at);
     node.remove("web.yaml");
     browser.wait_for("the pod is gone", "!document.querySelector('#pods').innerText.includes('web')");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_page_leads_to_what_fails() {
+    let node = Node::with(&json!({"statusAddress": "127.0.0.1:0"}));
+    node.eventually("the page listens", || node.log().iter().any(|line| url_in(line).is_some()));
+    let at = node.log().iter().find_map(|line| url_in(line)).expect("a URL");
+    let absent = node.scene.registry.name("team/absent:1");
+    let mut missing = node.container("main", "true");
+    missing["image"] = json!(absent);
+    let pods = [
+        ("web", node.container("main", "sleep 1000")),
+        ("crash", node.container("main", "exit 3")),
+        ("missing-1", missing.clone()),
+        ("missing-2", missing),
+    ];
+    for (name, container) in pods {
+        let spec = json!({"terminationGracePeriodSeconds": 1, "containers": [container]});
+        node.write(&format!("{name}.json"), &node.pod(name, spec));
+    }
+    node.write_bytes("odd.yaml", b"apiVersion: v1\nkind: Pod\nmetadata: {name: odd}\nspec: {containers: []}\n");
+    node.ready("web");
+    node.waits("crash", "main", "CrashLoopBackOff");
+    node.waits("missing-1", "main", "ImagePullBackOff");
+    node.waits("missing-2", "main", "ImagePullBackOff");
+
+    let mut browser = Browser::start();
+    browser.emulate(1280, 900, "light");
+    browser.open(&at);
+    browser.wait_for(
+        "the line of health",
+        "document.querySelector('#health').innerText.replace(/\\s+/g, ' ').includes('3 of 4 pods not ready 1 manifest refused 1 pull retrying disk OK')",
+    );
+    let title = browser.js("document.title");
+    let wanted = "3 of 4 pods not ready · 1 manifest refused · 1 pull retrying · disk OK – ";
+    assert!(title.as_str().is_some_and(|title| title.starts_with(wanted)), "{title}");
+    let parts = browser.js("[...document.querySelectorAll('[id]')].map(part => part.id).filter(id => document.getElementById(id).matches('nav, section')).join()");
+    assert_eq!(parts, json!("health,attention,pulls,pods,disk,images,layers,speed,ended,events"));
+
+    // One entry for each failure, with the command to type, which works.
+    let count = |browser: &mut Browser, text: &str| {
+        let text = json!(text);
+        browser.js(&format!("document.body.innerText.split({text}).length - 1")).as_u64()
+    };
+    assert_eq!(browser.js("document.querySelectorAll('#attention li').length"), json!(3));
+    let attention = browser.js("document.querySelector('#attention').innerText");
+    let attention = attention.as_str().expect("text");
+    for piece in ["not found, ", "next retry", "for 2 pods: ", "exited with code 3, container main", "refused: "] {
+        assert!(attention.contains(piece), "{piece} in\n{attention}");
+    }
+    assert_eq!(count(&mut browser, "not found, "), Some(1), "{attention}");
+    assert_eq!(count(&mut browser, "Back-off pulling image"), Some(0), "messages are folded");
+    let commands = browser.js("[...document.querySelectorAll('#attention code')].map(code => code.innerText)");
+    let commands: Vec<&str> = commands.as_array().expect("commands").iter().filter_map(|one| one.as_str()).collect();
+    assert!(commands.contains(&format!("imagelet explain {absent}").as_str()), "{commands:?}");
+    for command in commands {
+        let words: Vec<&str> = command.split(' ').skip(1).collect();
+        let done = node.imagelet.run(&words);
+        assert!(!matches!(done.code, Some(2 | 64) | None), "{command}: {}", done.stderr);
+    }
+    browser.js("document.querySelector('#attention summary').click()");
+    browser.js("document.querySelector('#health a').click()");
+    assert_eq!(browser.js("location.hash"), json!("#attention"));
+
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
+        browser.emulate(width, 844, scheme);
+        browser.assert_accessible(&format!("{width} {scheme}"));
+        browser.picture(&format!("failing-{width}-{scheme}"));
+        let wide = browser.js("document.documentElement.scrollWidth");
+        assert!(wide.as_u64() <= Some(u64::from(width)), "{wide} at {width}");
+        assert_eq!(browser.js(OVERLAPS), json!([]), "texts overlap at {width} {scheme}");
+    }
+    let lines =
+        "[...document.querySelectorAll('.pods summary')].every(line => line.getBoundingClientRect().height < 40)";
+    assert_eq!(browser.js(lines), json!(true), "a pod has one line on a phone");
+    assert_eq!(
+        browser.js("document.querySelector('#layers picture, .matrix')?.checkVisibility() ?? false"),
+        json!(false)
+    );
+
+    // The page follows a repair.
+    for file in ["crash.json", "missing-1.json", "missing-2.json", "odd.yaml"] {
+        node.remove(file);
+    }
+    browser.wait_for("the node is well", "document.title.startsWith('1 pod ready · disk OK – ')");
+    browser.wait_for("nothing needs attention", "document.getElementById('attention').hidden");
+    browser.assert_clean(&at);
+    node.clear();
 }

@@ -1,12 +1,18 @@
 //! Throughput and pull times of the last hour as two pictures with the same time axis. Positions are percentages, so that the
-//! pictures fit any width without a script. Pure; called by [`super`].
+//! pictures fit any width without a script. A picture of fewer than ten points is a sparkline without axes. Pure; called by [`super`].
 
 use image_manager::{EndedPull, PullOutcome};
 use maud::{Markup, html};
 
 use super::words::{bytes, duration, percent, plural, whole_duration};
-use crate::page::history::{INTERVAL, INTERVALS};
+use crate::page::history::{self, INTERVAL, INTERVALS, Interval};
 use crate::page::report::Report;
+
+/// Points from which a picture has axes.
+const POINTS: usize = 10;
+/// Height of a picture with axes, and of a sparkline.
+const HEIGHT: &str = "96";
+const SPARK_HEIGHT: &str = "28";
 
 /// Seconds that both pictures show.
 const SPAN: i64 = INTERVAL * INTERVALS as i64;
@@ -21,38 +27,30 @@ pub(super) fn speed(report: &Report) -> Markup {
     html! {
         section #speed aria-labelledby="speed-title" {
             h2 #speed-title { "Last hour" }
-            (throughput(&report.throughput))
+            (throughput(&report.throughput, history::current_rate(&report.pulls)))
             (pull_times(&shown, from))
         }
     }
 }
 
-fn throughput(intervals: &[u64]) -> Markup {
-    let rates: Vec<u64> = intervals.iter().map(|bytes| bytes / INTERVAL.unsigned_abs()).collect();
-    let highest = rates.iter().copied().max().unwrap_or_default();
+fn throughput(intervals: &[Interval], current: u64) -> Markup {
+    let highest = intervals.iter().map(|interval| interval.rate).max().unwrap_or_default();
     let top = nice(highest as f64);
-    let total = intervals.iter().copied().fold(0, u64::saturating_add);
-    let width = percent(0.8, rates.len() as f64);
-    let label = format!(
-        "Throughput by half minutes: {} received in the last hour, at most {}/s.",
-        bytes(total),
-        bytes(highest)
-    );
-    html! {
-        figure.chart {
-            figcaption { "Throughput " span.note { (bytes(total)) " received, at most " (bytes(highest)) "/s" } }
-            (axis(&[&format!("{}/s", whole(top)), &format!("{}/s", whole(top / 2.0)), "0"]))
-            svg role="img" aria-label=(label) width="100%" height="96" {
-                (grid())
-                @for (index, rate) in rates.iter().enumerate().filter(|(_, rate)| **rate > 0) {
-                    @let height = (*rate as f64 / top).max(0.01);
-                    rect.bar x=(percent(index as f64, rates.len() as f64)) width=(width)
-                        y=(percent(1.0 - height, 1.0)) height=(percent(height, 1.0)) {}
-                }
-            }
-            (times())
+    let total = intervals.iter().map(|interval| interval.bytes).fold(0, u64::saturating_add);
+    let points = intervals.iter().filter(|interval| interval.rate > 0).count();
+    let count = intervals.len() as f64;
+    let now = if current > 0 { format!(", now {}/s", bytes(current)) } else { String::new() };
+    let figures = format!("{} received, peak {}/s{now}", bytes(total), bytes(highest));
+    let label = format!("Highest rate of each half minute of the last hour: {figures}.");
+    let bars = html! {
+        @for (index, interval) in intervals.iter().enumerate().filter(|(_, interval)| interval.rate > 0) {
+            @let height = (interval.rate as f64 / top).max(0.01);
+            rect.bar x=(percent(index as f64, count)) width=(percent(0.8, count))
+                y=(percent(1.0 - height, 1.0)) height=(percent(height, 1.0)) {}
         }
-    }
+    };
+    let axis = [format!("{}/s", whole(top)), format!("{}/s", whole(top / 2.0)), "0".to_owned()];
+    chart("Throughput", &html! { (figures) }, &label, points, &axis, &bars)
 }
 
 fn pull_times(pulls: &[&EndedPull], from: i64) -> Markup {
@@ -64,32 +62,48 @@ fn pull_times(pulls: &[&EndedPull], from: i64) -> Markup {
         plural(pulls.len(), "pull"),
         duration(longest)
     );
+    let figures = html! { (plural(pulls.len(), "pull")) ", " (failed) " failed " span.bad aria-hidden="true" { "×" } };
+    let dots = html! {
+        @for pull in pulls {
+            @let x = percent((pull.ended.as_second() - from) as f64, SPAN as f64);
+            @let y = percent(1.0 - pull.duration_milliseconds as f64 / top as f64, 1.0);
+            @if pull.outcome == PullOutcome::Failed {
+                svg x=(x) y=(y) overflow="visible" { path.cross d="M-3.5-3.5 3.5 3.5M-3.5 3.5 3.5-3.5" {} }
+            } @else {
+                circle.dot cx=(x) cy=(y) r="3.5" {}
+            }
+        }
+    };
+    let axis = [whole_duration(top), whole_duration(top / 2), "0".to_owned()];
+    chart("Time of each pull", &figures, &label, pulls.len(), &axis, &dots)
+}
+
+/// Renders a picture: with axes from ten points on, as a sparkline with fewer, and as text without any.
+fn chart(
+    title: &str,
+    figures: &Markup,
+    label: &str,
+    points: usize,
+    axis_labels: &[String; 3],
+    marks: &Markup,
+) -> Markup {
+    let has_axes = points >= POINTS;
     html! {
-        figure.chart {
-            figcaption {
-                "Time of each pull "
-                span.note { (plural(pulls.len(), "pull")) ", " (failed) " failed " span.bad aria-hidden="true" { "×" } }
+        figure.chart.spark[!has_axes] {
+            figcaption { (title) " " span.note { (figures) } }
+            @if has_axes {
+                (axis(axis_labels))
+                svg role="img" aria-label=(label) width="100%" height=(HEIGHT) { (grid()) (marks) }
+                (times())
+            } @else if points > 0 {
+                svg role="img" aria-label=(label) width="100%" height=(SPARK_HEIGHT) { (marks) }
             }
-            (axis(&[&whole_duration(top), &whole_duration(top / 2), "0"]))
-            svg role="img" aria-label=(label) width="100%" height="96" {
-                (grid())
-                @for pull in pulls {
-                    @let x = percent((pull.ended.as_second() - from) as f64, SPAN as f64);
-                    @let y = percent(1.0 - pull.duration_milliseconds as f64 / top as f64, 1.0);
-                    @if pull.outcome == PullOutcome::Failed {
-                        svg x=(x) y=(y) overflow="visible" { path.cross d="M-3.5-3.5 3.5 3.5M-3.5 3.5 3.5-3.5" {} }
-                    } @else {
-                        circle.dot cx=(x) cy=(y) r="3.5" {}
-                    }
-                }
-            }
-            (times())
         }
     }
 }
 
 /// Labels of the upright axis, from the top.
-fn axis(labels: &[&str]) -> Markup {
+fn axis(labels: &[String]) -> Markup {
     html! { div.axis aria-hidden="true" { @for label in labels { span { (label) } } } }
 }
 

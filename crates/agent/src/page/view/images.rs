@@ -14,7 +14,7 @@ pub(super) fn images(report: &Report, query: &ImageQuery) -> Markup {
         section #images aria-labelledby="images-title" {
             h2 #images-title { "Images" }
             form.filter role="search" method="get" action="/#images" {
-                label for="image-filter" { "Name or id" }
+                label for="image-filter" { "Name or ID" }
                 input #image-filter name="image" type="search" maxlength="200" value=(query.filter) autocomplete="off";
                 @if query.order != Order::default() { input type="hidden" name="sort" value=(query.order.word()); }
                 button type="submit" { "Find" }
@@ -23,21 +23,20 @@ pub(super) fn images(report: &Report, query: &ImageQuery) -> Markup {
                 }
             }
             @if selected.rows.is_empty() {
-                p.empty { @if all.is_empty() { "There are no images." } @else { "No image has this in its name or id." } }
+                p.empty { @if all.is_empty() { "There are no images." } @else { "No image has this text in its name or ID." } }
             } @else {
                 p.note {
                     (plural(selected.count, "image"))
                     @if selected.count < all.len() { " of " (count(all.len())) }
-                    ", " (bytes(all.iter().map(|row| row.image.size_bytes).fold(0, u64::saturating_add)))
-                    @if all.iter().any(|row| row.usage.is_some()) { " with shared layers counted for each" }
+                    @if let Some(sharing) = &report.inventory.sharing { ", " (bytes(sharing.disk_bytes)) " on disk" }
                 }
                 div.scroll { table.images {
                     thead { tr {
                         (heading("Image", Order::Name, query))
-                        (heading("Size", Order::Size, query))
-                        (heading("Unique", Order::Unique, query))
-                        th.number scope="col" { "Shared" }
-                        (heading("Here for", Order::Age, query))
+                        (heading("Download", Order::Download, query))
+                        (heading("On disk", Order::Size, query))
+                        (heading("Freed if removed", Order::Freed, query))
+                        (heading("Pulled", Order::Age, query))
                         (heading("Last used", Order::Used, query))
                         th scope="col" { "Kept because" }
                     } }
@@ -90,11 +89,14 @@ fn row(report: &Report, row: &ImageRow) -> Markup {
                 " " code { (short(&image.id)) }
                 @if row.pinned { " " span.tag { "pinned" } }
             }
-            td.number data-label="Size" { (bytes(image.size_bytes)) }
-            @let usage = row.usage.map(|usage| (usage.unique_bytes, usage.shared_bytes));
-            td.number data-label="Unique" { @match usage { Some((unique, _)) => (bytes(unique)), None => span.none { "–" } } }
-            td.number data-label="Shared" { @match usage { Some((_, shared)) => (bytes(shared)), None => span.none { "–" } } }
-            td.number data-label="Here for" { (time(image.first_detected, report.now)) }
+            td.number data-label="Download" { @match row.download_bytes { Some(size) => (bytes(size)), None => span.none { "–" } } }
+            td.number data-label="On disk" { (bytes(row.disk_bytes())) }
+            td.number data-label="Freed if removed" {
+                @match row.usage { Some(usage) => (bytes(usage.unique_bytes)), None => span.none { "–" } }
+            }
+            td.number data-label="Pulled" {
+                (time(image.first_detected, report.now)) @if image.first_detected.is_some() { " ago" }
+            }
             td.number data-label="Last used" { (time(image.last_used, report.now)) }
             td data-label="Kept because" {
                 @if image.decision.is_empty() { span.none { "not known" } }

@@ -29,22 +29,22 @@ pub(super) fn layers(report: &Report) -> Markup {
         section #layers aria-labelledby="layers-title" {
             h2 #layers-title { "Shared layers" }
             @match &report.inventory.sharing {
-                None => p.empty { "The runtime that keeps the images does not list their layers." },
+                None => p.empty { "The runtime does not list the layers of its images." },
                 Some(sharing) if sharing.layers.is_empty() => p.empty { "No two images share a layer." },
-                Some(sharing) => {
-                    (summary(sharing))
+                Some(sharing) => details {
+                    summary { "Sharing saves " (bytes(sharing.saved_bytes)) }
+                    (notes(sharing))
                     (picture(sharing, &names))
                     (table(sharing, &names))
-                }
+                },
             }
         }
     }
 }
 
-fn summary(sharing: &Sharing) -> Markup {
+fn notes(sharing: &Sharing) -> Markup {
     html! {
         p.note {
-            "Sharing saves " strong { (bytes(sharing.saved_bytes)) } "."
             @if sharing.alone > 0 { " " (plural(sharing.alone, "image")) " " (if sharing.alone == 1 { "shares" } else { "share" }) " nothing." }
             @if sharing.images.len() > ROWS { " The first " (ROWS) " rows are drawn." }
             @if sharing.left_out.0 > 0 {

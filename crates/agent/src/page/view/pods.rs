@@ -1,26 +1,19 @@
-//! Pods, the pulls that wait after failures, and events. Of a pod what `kubectl get pods` shows: no environment, no command. Pure; called by
-//! [`super`].
+//! Pods with their containers and events, and the events of everything else. Of a pod what `kubectl get pods` shows: no environment, no
+//! command. Failures are in the card of everything that needs attention. Pure; called by [`super`].
 
 use image_manager::EventType;
 use maud::{Markup, html};
 
-use super::words::{image_name, plural, time, whole_duration};
+use super::words::{image_name, plural, time};
+use crate::node::events::RecordedEvent;
 use crate::page::report::{PodReport, Report};
-use crate::pods::columns::columns;
-use crate::pods::shape::Pod;
+use crate::pods::columns::{Columns, columns};
+use crate::pods::shape::{ContainerStatus, Pod, State};
 
 /// Number of listed events.
 const EVENTS: usize = 40;
-
-/// Pods of which every container is ready, and all that are not over.
-pub(super) fn ready(of: &PodReport) -> (usize, usize) {
-    let going = of.pods.iter().filter(|pod| !pod.is_over());
-    let is_ready = |pod: &&Pod| {
-        let (ready, all) = columns(pod).ready;
-        ready == all
-    };
-    (going.clone().filter(is_ready).count(), going.count())
-}
+/// Number of listed events of a pod.
+const EVENTS_OF_POD: usize = 10;
 
 pub(super) fn pods(report: &Report) -> Markup {
     html! {
@@ -28,10 +21,36 @@ pub(super) fn pods(report: &Report) -> Markup {
             h2 #pods-title { "Pods" }
             @match &report.pods {
                 None => p.empty { "This process runs no pods." },
-                Some(of) => {
-                    @if of.pods.is_empty() { p.empty { "There are no pods." } } @else { (pod_table(report, of)) }
-                    @for refused in &of.refused {
-                        p.problem { "Refused: " bdi { (refused.pod.as_deref().unwrap_or(&refused.origin)) } ": " bdi { (refused.reason) } }
+                Some(of) if of.pods.is_empty() => p.empty { "There are no pods." },
+                Some(of) => (list(report, of)),
+            }
+        }
+    }
+}
+
+/// Renders one line for each pod, those first that are not ready. It unfolds to the pod's containers and events.
+fn list(report: &Report, of: &PodReport) -> Markup {
+    let mut pods: Vec<(&Pod, Columns)> = of.pods.iter().map(|pod| (pod, columns(pod))).collect();
+    pods.sort_by_key(|(pod, columns)| is_well(pod, columns));
+    html! {
+        p.podhead aria-hidden="true" {
+            span { "Pod" } span { "Status" } span.number { "Ready" } span.number { "Restarts" } span.number { "Age" }
+        }
+        ul.pods {
+            @for (pod, columns) in &pods {
+                li data-key=(pod.metadata.uid) {
+                    details {
+                        summary {
+                            bdi.name { span.path { (pod.metadata.namespace) "/" } (pod.metadata.name) }
+                            " " bdi.status.warn[!is_well(pod, columns)] { (columns.status) }
+                            " " span.number.ready { (columns.ready()) span.sr { " ready" } }
+                            " " span.number.restarts { (columns.restarts(report.now)) span.sr { " restarts" } }
+                            " " span.number.age { (time(pod.metadata.creation_timestamp, report.now)) span.sr { " old" } }
+                        }
+                        (containers(report, pod))
+                        @let events: Vec<&RecordedEvent> = of.events.iter().filter(|entry| is_of(entry, pod)).collect();
+                        @if events.is_empty() { p.empty { "No events since the start of the agent." } }
+                        @else { (event_list(report, events.into_iter().take(EVENTS_OF_POD), false)) }
                     }
                 }
             }
@@ -39,28 +58,35 @@ pub(super) fn pods(report: &Report) -> Markup {
     }
 }
 
-fn pod_table(report: &Report, of: &PodReport) -> Markup {
+/// Returns true if nothing of the pod has to be looked at.
+fn is_well(pod: &Pod, columns: &Columns) -> bool {
+    let (ready, all) = columns.ready;
+    pod.status.phase == "Succeeded" || (ready == all && columns.status == "Running")
+}
+
+fn is_of(entry: &RecordedEvent, pod: &Pod) -> bool {
+    let object = &entry.event.object;
+    object.namespace == pod.metadata.namespace && object.name == pod.metadata.name
+}
+
+fn containers(report: &Report, pod: &Pod) -> Markup {
+    let status = &pod.status;
+    let all = [("init ", &status.init_container_statuses), ("", &status.container_statuses)];
     html! {
         div.scroll { table {
             thead { tr {
-                th scope="col" { "Pod" }
-                th scope="col" { "Status" }
-                th.number scope="col" { "Ready" }
+                th scope="col" { "Container" }
+                th scope="col" { "State" }
                 th.number scope="col" { "Restarts" }
-                th.number scope="col" { "Age" }
+                th scope="col" { "Image" }
             } }
             tbody {
-                @for pod in &of.pods {
-                    @let columns = columns(pod);
-                    @let is_well = ["Running", "Completed", "Succeeded"].contains(&columns.status.as_str());
-                    tr data-key=(pod.metadata.uid) {
-                        th scope="row" data-label="Pod" {
-                            bdi { span.path { (pod.metadata.namespace) "/" } (pod.metadata.name) }
-                        }
-                        td data-label="Status" { bdi class=[(!is_well).then_some("warn")] { (columns.status) } }
-                        td.number data-label="Ready" { (columns.ready()) }
-                        td.number data-label="Restarts" { (columns.restarts(report.now)) }
-                        td.number data-label="Age" { (time(pod.metadata.creation_timestamp, report.now)) }
+                @for (kind, container) in all.iter().flat_map(|(kind, all)| all.iter().map(move |one| (kind, one))) {
+                    tr data-key=(format!("{kind}{}", container.name)) {
+                        th scope="row" data-label="Container" { (kind) bdi { (container.name) } }
+                        td data-label="State" { (state(report, container)) }
+                        td.number data-label="Restarts" { (container.restart_count) }
+                        td data-label="Image" { (image_name(&container.image)) }
                     }
                 }
             }
@@ -68,64 +94,57 @@ fn pod_table(report: &Report, of: &PodReport) -> Markup {
     }
 }
 
-pub(super) fn backoff(report: &Report) -> Markup {
+fn state(report: &Report, container: &ContainerStatus) -> Markup {
     html! {
-        section #backoff aria-labelledby="backoff-title" {
-            h2 #backoff-title { "Back-off" }
-            @match &report.backoff {
-                None => p.empty { "No back-off is kept here: the clients of this service decide when they ask again." },
-                Some(waiting) if waiting.is_empty() => p.empty { "No pull waits after a failure." },
-                Some(waiting) => div.scroll { table {
-                    thead { tr {
-                        th scope="col" { "Image" }
-                        th scope="col" { "Pod" }
-                        th scope="col" { "Cause" }
-                        th.number scope="col" { "Next try" }
-                    } }
-                    tbody {
-                        @for image in waiting {
-                            tr data-key=(format!("{} {}", image.uid, image.image)) {
-                                th scope="row" data-label="Image" { (image_name(&image.image)) }
-                                td data-label="Pod" { bdi { (image.namespace) "/" (image.pod) } }
-                                td data-label="Cause" {
-                                    span.bad { (image.cause) } " after " (plural(image.failures as usize, "failure"))
-                                    " " bdi.message { (image.message) }
-                                }
-                                td.number data-label="Next try" {
-                                    @if image.remaining_milliseconds == 0 { "now" }
-                                    @else { "in " (whole_duration(image.remaining_milliseconds.div_ceil(1000).saturating_mul(1000))) }
-                                }
-                            }
-                        }
-                    }
-                } },
+        @match &container.state {
+            State { waiting: Some(waiting), .. } => { "waiting" @if !waiting.reason.is_empty() { ": " bdi { (waiting.reason) } } }
+            State { terminated: Some(ended), .. } => {
+                "ended with code " (ended.exit_code)
+                @if ended.finished_at.is_some() { ", " (time(ended.finished_at, report.now)) " ago" }
+            }
+            State { running: Some(running), .. } => {
+                "running" @if !container.ready { ", not ready" }
+                @if running.started_at.is_some() { ", for " (time(running.started_at, report.now)) }
+            }
+            _ => "unknown",
+        }
+    }
+}
+
+/// Renders the events that are in no line of a pod, folded.
+pub(super) fn events(report: &Report) -> Markup {
+    let Some(of) = &report.pods else { return html! { section #events hidden {} } };
+    let is_elsewhere = |entry: &&RecordedEvent| of.pods.iter().any(|pod| is_of(entry, pod));
+    let others: Vec<&RecordedEvent> = of.events.iter().filter(|entry| !is_elsewhere(entry)).collect();
+    html! {
+        section #events aria-labelledby="events-title" {
+            h2 #events-title { "Other events" }
+            @if others.is_empty() { p.empty { "No events of the node, or of pods that have ended, since the start." } }
+            @else {
+                details {
+                    summary { (plural(others.len(), "event")) " of the node and of pods that have ended" }
+                    (event_list(report, others.into_iter().take(EVENTS), true))
+                }
             }
         }
     }
 }
 
-pub(super) fn events(report: &Report) -> Markup {
-    let Some(of) = &report.pods else { return html! { section #events hidden {} } };
+fn event_list<'a>(report: &Report, events: impl Iterator<Item = &'a RecordedEvent>, with_object: bool) -> Markup {
     html! {
-        section #events aria-labelledby="events-title" {
-            h2 #events-title { "Events" }
-            @if of.events.is_empty() { p.empty { "Nothing has happened since the start." } }
-            @else {
-                ol.events {
-                    @for entry in of.events.iter().take(EVENTS) {
-                        @let event = &entry.event;
-                        @let warning = event.kind == EventType::Warning;
-                        li data-key=(format!("event-{}", entry.id)) {
-                            span.when { (time(Some(entry.last), report.now)) @if entry.count > 1 { " ×" (entry.count) } }
-                            span.reason.warn[warning] { (event.reason) }
-                            span.what {
-                                @if !event.object.name.is_empty() {
-                                    bdi.path { (event.object.namespace) "/" (event.object.name)
-                                        @if let Some(container) = event.object.container_name() { " " (container) } } " "
-                                }
-                                bdi { (event.message) }
-                            }
+        ol.events {
+            @for entry in events {
+                @let event = &entry.event;
+                @let container = event.object.container_name();
+                li data-key=(format!("event-{}", entry.id)) {
+                    span.when { (time(Some(entry.last), report.now)) @if entry.count > 1 { " ×" (entry.count) } }
+                    span.reason.warn[event.kind == EventType::Warning] { (event.reason) }
+                    span.what {
+                        @if with_object && !event.object.name.is_empty() {
+                            bdi.path { (event.object.namespace) "/" (event.object.name) } " "
                         }
+                        @if let Some(container) = container { bdi.path { (container) } " " }
+                        bdi { (event.message) }
                     }
                 }
             }

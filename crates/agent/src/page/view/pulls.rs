@@ -4,7 +4,9 @@ use cri_api::LayerState;
 use image_manager::{EndedPull, LayerInFlight, PullInFlight, PullOutcome, PullStep, WantedBy};
 use maud::{Markup, html};
 
-use super::words::{bytes, duration, image_name, plural, short, time};
+use super::words::{bytes, duration, image_name, plural, short, time, whole_duration};
+use crate::page::attention::{Subject, Trouble, cause_words};
+use crate::page::history;
 use crate::page::report::Report;
 
 /// Number of listed layers of a pull.
@@ -15,9 +17,9 @@ const ENDED: usize = 20;
 pub(super) fn running(report: &Report) -> Markup {
     html! {
         section #pulls aria-labelledby="pulls-title" {
-            h2 #pulls-title { "Pulls in flight" }
+            h2 #pulls-title { "Pulls" }
             @if report.pulls.is_empty() {
-                p.empty { "No pull runs." }
+                p.empty { "No pull is running." }
             } @else {
                 ul.pulls { @for of in &report.pulls { li.pull data-key=(format!("pull-{}", of.id)) { (pull(of)) } } }
             }
@@ -34,15 +36,16 @@ fn pull(pull: &PullInFlight) -> Markup {
         p.note {
             span.step { (step(pull)) }
             @match pull.total_bytes {
-                Some(0) => { ", nothing has to come" }
+                Some(0) => { ", all layers are present" }
                 Some(total) => { ", " span.figure { (bytes(pull.received_bytes)) " of " (bytes(total)) } }
                 None if pull.received_bytes > 0 => { ", " span.figure { (bytes(pull.received_bytes)) } }
                 None => {}
             }
             @if let Some(rate) = pull.bytes_per_second { ", " span.figure { (bytes(rate)) "/s" } }
+            @if let Some(left) = remaining_milliseconds(pull) { ", about " span.figure { (whole_duration(left)) } " left" }
             ", for " (duration(pull.elapsed_milliseconds / 100 * 100))
             @if !pull.wanted_by.is_empty() { ", wanted by " bdi { (wanted_by(&pull.wanted_by)) } }
-            @if pull.waiters > pull.wanted_by.len() { " (" (pull.waiters) " wait)" }
+            @if pull.waiters > pull.wanted_by.len() { " (" (plural(pull.waiters, "request")) ")" }
         }
         @match &pull.layers {
             Some(layers) if !layers.is_empty() => (self::layers(layers)),
@@ -52,11 +55,18 @@ fn pull(pull: &PullInFlight) -> Markup {
     }
 }
 
+/// Returns the time that the rest of a pull takes at its current rate, in whole seconds; `None` while that is not known.
+fn remaining_milliseconds(pull: &PullInFlight) -> Option<u64> {
+    let rest = pull.total_bytes?.checked_sub(pull.received_bytes).filter(|rest| *rest > 0)?;
+    let rate = pull.bytes_per_second.filter(|rate| *rate > 0)?;
+    Some(rest.div_ceil(rate).saturating_mul(1000))
+}
+
 fn step(pull: &PullInFlight) -> String {
     match pull.step {
         PullStep::Queued => match pull.queue_position {
-            Some(position) => format!("waits, number {position} in the queue"),
-            None => "waits for its turn".to_owned(),
+            Some(position) => format!("queued, number {position}"),
+            None => "queued".to_owned(),
         },
         PullStep::Pulling => "pulling".to_owned(),
         PullStep::Resolving => "resolving the name".to_owned(),
@@ -75,45 +85,46 @@ fn wanted_by(wanted_by: &[WantedBy]) -> String {
 
 /// Renders the layers that are still to be fetched, and the number of present ones.
 fn layers(layers: &[LayerInFlight]) -> Markup {
-    let is_here = |layer: &&LayerInFlight| matches!(layer.state, LayerState::Present | LayerState::Done);
-    let here = layers.iter().filter(is_here).count();
-    let coming: Vec<&LayerInFlight> = layers.iter().filter(|layer| !is_here(layer)).collect();
+    let is_present = |layer: &&LayerInFlight| matches!(layer.state, LayerState::Present | LayerState::Done);
+    let present = layers.iter().filter(is_present).count();
+    let missing: Vec<&LayerInFlight> = layers.iter().filter(|layer| !is_present(layer)).collect();
     html! {
-        ul.layers {
-            @for layer in coming.iter().take(LAYERS) {
-                li data-key=(layer.digest) {
-                    code { (short(&layer.digest)) }
-                    progress max=(layer.size_bytes.max(1)) value=(layer.received_bytes.min(layer.size_bytes))
-                        aria-label=(format!("Received of layer {}", short(&layer.digest))) {}
-                    span.figure { (bytes(layer.received_bytes)) " of " (bytes(layer.size_bytes)) }
-                    span.state { (state(layer.state)) }
+        details {
+            summary { (present) " of " (plural(layers.len(), "layer")) " present" }
+            ul.layers {
+                @for layer in missing.iter().take(LAYERS) {
+                    li data-key=(layer.digest) {
+                        code { (short(&layer.digest)) }
+                        progress max=(layer.size_bytes.max(1)) value=(layer.received_bytes.min(layer.size_bytes))
+                            aria-label=(format!("Received of layer {}", short(&layer.digest))) {}
+                        span.figure { (bytes(layer.received_bytes)) " of " (bytes(layer.size_bytes)) }
+                        span.state { (state(layer.state)) }
+                    }
                 }
             }
-        }
-        p.note {
-            (here) " of " (plural(layers.len(), "layer")) " here"
-            @if coming.len() > LAYERS { ", " (coming.len() - LAYERS) " more to come" }
+            @if missing.len() > LAYERS { p.note { "and " (plural(missing.len() - LAYERS, "layer")) " more" } }
         }
     }
 }
 
 fn state(state: LayerState) -> &'static str {
     match state {
-        LayerState::Waiting => "waits",
+        LayerState::Waiting => "waiting",
         LayerState::Fetching => "fetching",
         LayerState::Unpacking => "unpacking",
-        LayerState::WaitingForOther => "comes with another pull",
-        LayerState::Present => "here",
+        LayerState::WaitingForOther => "in another pull",
+        LayerState::Present => "present",
         LayerState::Done => "done",
     }
 }
 
-pub(super) fn ended(report: &Report) -> Markup {
+/// Renders the pulls that ended. The message of a failure is left out if an entry that needs attention has it.
+pub(super) fn ended(report: &Report, troubles: &[Trouble]) -> Markup {
     html! {
         section #ended aria-labelledby="ended-title" {
-            h2 #ended-title { "Pulls that ended" }
+            h2 #ended-title { "Finished pulls" }
             @if report.ended.is_empty() {
-                p.empty { "No pull has ended since the start." }
+                p.empty { "No pull has finished since the start." }
             } @else {
                 div.scroll { table {
                     thead { tr {
@@ -121,32 +132,35 @@ pub(super) fn ended(report: &Report) -> Markup {
                         th scope="col" { "Result" }
                         th.number scope="col" { "Received" }
                         th.number scope="col" { "Took" }
-                        th.number scope="col" { "Per second" }
+                        th.number scope="col" { "Rate" }
                         th.number scope="col" { "Ended" }
                     } }
-                    tbody { @for pull in report.ended.iter().rev().take(ENDED) { (ended_row(report, pull)) } }
+                    tbody { @for pull in report.ended.iter().rev().take(ENDED) { (ended_row(report, pull, troubles)) } }
                 } }
             }
         }
     }
 }
 
-fn ended_row(report: &Report, pull: &EndedPull) -> Markup {
-    let running = pull.duration_milliseconds.saturating_sub(pull.queued_milliseconds);
-    let rate = (pull.received_bytes > 0 && running > 0).then(|| pull.received_bytes.saturating_mul(1000) / running);
+fn ended_row(report: &Report, pull: &EndedPull, troubles: &[Trouble]) -> Markup {
+    let rate = history::rate(pull);
+    let is_listed = |trouble: &Trouble| matches!(&trouble.subject, Subject::Image(name, _) if *name == pull.image);
+    let message = pull.message.as_ref().filter(|_| !troubles.iter().any(is_listed));
     html! {
         tr data-key=(format!("ended-{}", pull.number)) {
             th scope="row" data-label="Image" { (image_name(&pull.image)) }
             td data-label="Result" {
-                span class=[(pull.outcome == PullOutcome::Failed).then_some("bad")] { (outcome(pull)) }
-                @if let Some(message) = &pull.message { " " bdi.message { (message) } }
+                @if pull.outcome == PullOutcome::Failed {
+                    span.bad { "failed" } ", " (cause_words(pull.cause.as_deref().unwrap_or_default()))
+                } @else { (outcome(pull)) }
+                @if let Some(message) = message { details { summary { "Message" } bdi.message { (message) } } }
             }
             td.number data-label="Received" { (bytes(pull.received_bytes)) }
             td.number data-label="Took" {
                 (duration(pull.duration_milliseconds))
                 @if pull.queued_milliseconds >= 1000 { span.path { " (" (duration(pull.queued_milliseconds)) " queued)" } }
             }
-            td.number data-label="Per second" { @match rate { Some(rate) => { (bytes(rate)) "/s" } None => span.none { "–" } } }
+            td.number data-label="Rate" { @match rate { Some(rate) => { (bytes(rate)) "/s" } None => span.none { "–" } } }
             td.number data-label="Ended" { (time(Some(pull.ended), report.now)) " ago" }
         }
     }
@@ -155,9 +169,9 @@ fn ended_row(report: &Report, pull: &EndedPull) -> Markup {
 fn outcome(pull: &EndedPull) -> &'static str {
     match pull.outcome {
         PullOutcome::Pulled => "pulled",
-        PullOutcome::Present => "was here",
+        PullOutcome::Present => "already present",
         PullOutcome::Failed => "failed",
-        PullOutcome::Cancelled => "given up",
+        PullOutcome::Cancelled => "cancelled",
     }
 }
 

@@ -15,7 +15,7 @@ use crate::admin::backoff::WaitingImage;
 use crate::api::gc::DiskUsage;
 use crate::node::board::RefusedPod;
 use crate::node::events::RecordedEvent;
-use crate::page::history::INTERVALS;
+use crate::page::history::{INTERVALS, Interval};
 use crate::page::inventory::{ImageRow, Inventory, Removals};
 use crate::page::report::{PodReport, Report};
 use crate::page::sharing::{self, Sharing};
@@ -35,7 +35,7 @@ fn ago(seconds: i64) -> Timestamp {
 pub(in crate::page) fn image(name: &str, size_bytes: u64) -> ImageRow {
     let id = oci::Digest::sha256(name.as_bytes()).to_string();
     let image = PlannedImage { id, names: vec![name.to_owned()], size_bytes, ..PlannedImage::default() };
-    ImageRow { image, usage: None, pinned: false }
+    ImageRow { image, usage: None, download_bytes: Some(size_bytes / 3), pinned: false }
 }
 
 pub(in crate::page) fn running(id: u64, received_bytes: u64) -> PullInFlight {
@@ -87,7 +87,7 @@ pub(in crate::page) fn empty() -> Report {
         }),
         pulls: Vec::new(),
         ended: Vec::new(),
-        throughput: vec![0; INTERVALS],
+        throughput: vec![Interval::default(); INTERVALS],
         backoff: Some(Vec::new()),
         pods: Some(PodReport::default()),
     }
@@ -206,9 +206,10 @@ fn pulls(report: &mut Report, text: &str) {
         }
         report.ended.push(pull);
     }
-    for (index, bytes) in report.throughput.iter_mut().enumerate() {
+    for (index, interval) in report.throughput.iter_mut().enumerate() {
         let wave = (index as u64 * 37) % 29;
-        *bytes = if index % 9 < 4 { wave * 21_000_000 } else { 0 };
+        let bytes = if index % 9 < 4 { wave * 21_000_000 } else { 0 };
+        *interval = Interval { bytes, rate: bytes / 20 };
     }
 }
 

@@ -9,6 +9,8 @@ use rustix::io::Errno;
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use tokio::sync::mpsc;
 
+use super::frame::Frame;
+use super::keys::{self, Key};
 use crate::streaming::terminal::Sizes;
 
 /// Switches to the alternate screen, and hides the cursor.
@@ -16,13 +18,15 @@ const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 /// Time limit of a poll for keys, and how long its thread may outlive the view.
 const MOMENT: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Number of keys that wait for the view.
+const WAITING: usize = 64;
 /// The size of a terminal that does not report its own.
 const USUAL: (usize, usize) = (80, 24);
 
 /// A terminal that shows a view, until this is dropped.
 pub(super) struct Screen {
-    /// Receives the user's request to quit; `None` if standard input is no terminal: then only signals end the view.
-    quits: Option<mpsc::Receiver<()>>,
+    /// Receives keys; `None` if standard input is no terminal: then only signals end the view.
+    keys: Option<mpsc::Receiver<Key>>,
     before: Option<Termios>,
     sizes: Sizes,
     size: (usize, usize),
@@ -38,8 +42,8 @@ impl Screen {
             changed.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
             tcsetattr(io::stdin(), OptionalActions::Now, &changed)?;
         }
-        let quits = before.as_ref().map(|_| quits());
-        let screen = Self { quits, before, sizes, size: USUAL };
+        let keys = before.as_ref().map(|_| keys());
+        let screen = Self { keys, before, sizes, size: USUAL };
         write(ENTER)?;
         Ok(screen)
     }
@@ -49,73 +53,77 @@ impl Screen {
         self.size
     }
 
-    /// Waits until `q` is pressed, which returns true, or the size changes. Cancel-safe.
-    pub(super) async fn until_quit_or_resized(&mut self) -> bool {
+    /// Waits for a key, or for another size, which returns `None`. Cancel-safe.
+    pub(super) async fn key_or_resize(&mut self) -> Option<Key> {
         tokio::select! {
-            () = until_quit(self.quits.as_mut()) => true,
+            key = next(self.keys.as_mut()) => Some(key),
             size = self.sizes.next() => {
                 self.size = (usize::from(size.columns), usize::from(size.rows));
-                false
+                None
             }
         }
     }
 
     /// Replaces the displayed lines with these.
-    pub(super) fn paint(&self, lines: &[String]) {
+    pub(super) fn paint(&self, frame: &Frame) {
         // If the terminal is closed, there is nothing to paint on.
-        let _ = write(&painted(lines));
+        let _ = write(&painted(frame, self.size.0));
     }
 }
 
-async fn until_quit(quits: Option<&mut mpsc::Receiver<()>>) {
-    match quits {
+async fn next(keys: Option<&mut mpsc::Receiver<Key>>) -> Key {
+    match keys {
         // A closed channel counts as a request to quit: its thread has ended.
-        Some(quits) => {
-            quits.recv().await;
-        }
+        Some(keys) => keys.recv().await.unwrap_or(Key::Quit),
         None => std::future::pending().await,
     }
 }
 
-/// Reports that `q` was pressed, or that the terminal is closed. A read of a terminal cannot be cancelled, so a thread polls for keys until
-/// the receiver is dropped.
-fn quits() -> mpsc::Receiver<()> {
-    let (sender, quits) = mpsc::channel(1);
-    let keys = move || {
+/// Sends the pressed keys; the channel is closed when the terminal is. A read of a terminal cannot be cancelled, so a thread polls for keys
+/// until the receiver is dropped.
+fn keys() -> mpsc::Receiver<Key> {
+    let (sender, keys) = mpsc::channel(WAITING);
+    let read = move || {
         while !sender.is_closed() {
-            if !matches!(quit_was_pressed(), Ok(false)) {
-                // An error means that the receiver is dropped.
-                let _ = sender.try_send(());
-                return;
+            let Ok(Some(pressed)) = pressed_keys() else { return };
+            for key in pressed {
+                if sender.blocking_send(key).is_err() {
+                    return;
+                }
             }
         }
     };
-    if let Err(error) = std::thread::Builder::new().name("keys".to_owned()).spawn(keys) {
+    if let Err(error) = std::thread::Builder::new().name("keys".to_owned()).spawn(read) {
         tracing::debug!(%error, "keys are not read");
     }
-    quits
+    keys
 }
 
-/// Waits briefly for keys. Returns true if one of them quits, or at the end of input.
-fn quit_was_pressed() -> rustix::io::Result<bool> {
+/// Waits briefly for keys. Returns `None` at the end of input.
+fn pressed_keys() -> rustix::io::Result<Option<Vec<Key>>> {
     let stdin = io::stdin();
     let mut waits = [PollFd::new(&stdin, PollFlags::IN)];
     match rustix::event::poll(&mut waits, Some(&MOMENT)) {
-        Ok(0) | Err(Errno::INTR) => return Ok(false),
+        Ok(0) | Err(Errno::INTR) => return Ok(Some(Vec::new())),
         Ok(_) => {}
         Err(error) => return Err(error),
     }
-    let mut pressed = [0; 64];
-    let read = rustix::io::read(&stdin, &mut pressed)?;
-    Ok(read == 0 || pressed[..read].iter().any(|key| matches!(key, b'q' | b'Q' | 0x03)))
+    let mut bytes = [0; 64];
+    let read = rustix::io::read(&stdin, &mut bytes)?;
+    Ok((read > 0).then(|| keys::parse(&bytes[..read])))
 }
 
-/// Returns the escape sequences and text that show exactly these lines, starting in the first row.
-fn painted(lines: &[String]) -> String {
+/// Returns the escape sequences and text that show exactly these lines, starting in the first row. The highlighted one is in reverse video
+/// over all columns.
+fn painted(frame: &Frame, columns: usize) -> String {
     let mut text = "\x1b[H".to_owned();
-    for (row, line) in lines.iter().enumerate() {
+    for (row, line) in frame.lines.iter().enumerate() {
         // Writing to a `String` cannot fail.
-        let _ = write!(text, "\x1b[{};1H{line}\x1b[K", row + 1);
+        let _ = if frame.highlighted == Some(row) {
+            write!(text, "\x1b[{};1H\x1b[7m{line:columns$}\x1b[0m", row + 1)
+        } else {
+            write!(text, "\x1b[{};1H{line}\x1b[K", row + 1)
+        };
     }
     text.push_str("\x1b[J");
     text
@@ -144,7 +152,10 @@ mod tests {
 
     #[test]
     fn a_picture_takes_the_place_of_the_last_one_and_nothing_of_it_is_left() {
-        let lines = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        let frame = |texts: &[&str], highlighted| Frame {
+            lines: texts.iter().map(|text| (*text).to_owned()).collect(),
+            highlighted,
+        };
         let mut terminal = avt::Terminal::with_scrollback(20, 4, None).expect("a size");
         let shown = |terminal: &avt::Terminal| {
             let lines = terminal.screen().all_lines().map(|line| line.text().trim_end().to_owned());
@@ -153,9 +164,13 @@ mod tests {
         terminal.feed("$ imagelet top\r\n");
         terminal.feed(ENTER);
         // Writing to the last row must not scroll.
-        for picture in [&["one two three", "b", "c", "01234567890123456789"][..], &["x", "", "yy"], &["z"]] {
-            terminal.feed(painted(&lines(picture)).as_str());
-            assert_eq!(shown(&terminal), picture.join("\n"));
+        for (index, picture) in
+            [&["one two three", "b", "c", "01234567890123456789"][..], &["x", "", "yy"], &["z"]].into_iter().enumerate()
+        {
+            for highlighted in [None, Some(index)] {
+                terminal.feed(painted(&frame(picture, highlighted), 20).as_str());
+                assert_eq!(shown(&terminal), picture.join("\n"));
+            }
         }
         terminal.feed(LEAVE);
         assert_eq!(shown(&terminal), "$ imagelet top", "what was there is back");
