@@ -92,6 +92,7 @@ fn containers_that_fail_name_the_next_command() {
 fn refused_manifests_full_disks_and_failing_services_are_listed() {
     let mut report = of_pods(Vec::new());
     let refused = |origin: &str| RefusedPod {
+        skipped: false,
         origin: origin.to_owned(),
         pod: None,
         reason: "spec.containers: Required value\nand more".to_owned(),
