@@ -8,6 +8,7 @@ mod admin;
 mod api;
 mod archives;
 mod backoff;
+mod behind_agent;
 mod clock_steps;
 mod cluster;
 mod config;
