@@ -16,7 +16,7 @@ pub(crate) struct Access {
     pub(crate) collects: bool,
     /// Pulls or imports images, by the registries, the signature policy and the layer shape of this configuration.
     pub(crate) pulls: bool,
-    /// Reports which engine pulls images or the space that images take, or changes the layers in a runtime's store.
+    /// Reports which engine pulls images or the space that images take, or reads or changes the layers in a runtime's store.
     pub(crate) accounts: bool,
 }
 
@@ -89,10 +89,14 @@ impl Access {
             pulls,
             accounts: matches!(
                 command,
-                Command::Check(_)
+                Command::Cat(_)
+                    | Command::Check(_)
                     | Command::Convert(_)
+                    | Command::Cp(_)
                     | Command::Explain(_)
                     | Command::Gc(_)
+                    | Command::History(_)
+                    | Command::Ls(_)
                     | Command::Rmi(_)
                     | Command::Status
             ),

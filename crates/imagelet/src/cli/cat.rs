@@ -13,13 +13,12 @@ use crate::exit::{Code, Failure, Outcome};
 const BUFFER: usize = 256 << 10;
 
 pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
-    let open = tree::open(app, &format!("cat {}", args.image), &args.image).await?;
     let paths = args.paths.clone();
-    let write = move || {
+    let write = move |view: &View| {
         let mut failures = Vec::new();
         let mut buffer = vec![0; BUFFER];
         for path in &paths {
-            match write(&open.view, path.as_encoded_bytes(), &mut buffer) {
+            match write(view, path.as_encoded_bytes(), &mut buffer) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(failure) => failures.push(failure),
@@ -27,7 +26,7 @@ pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
         }
         Failure::all(failures).map_or(Ok(()), Err)
     };
-    tree::blocking("cat", write).await
+    tree::read(app, &format!("cat {}", args.image), &args.image, write).await
 }
 
 /// Writes one file. Returns false if the reader has closed the pipe.

@@ -47,15 +47,14 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
             "an archive is not for a terminal: send standard output to a file or to tar".to_owned(),
         ));
     }
-    let open = tree::open(app, &format!("cp {}", args.source.display()), &image).await?;
     let privileged = app.environment.privileged;
     let (target, follow, stop) = (args.target.clone(), args.follow_link, app.stop.clone());
     let shown = args.source.display().to_string();
-    let work = move || {
+    let work = move |view: &View| {
         let context = format!("cp {shown}");
-        let node = open.view.resolve(&source, follow).map_err(|error| failure(&context, &error))?;
+        let node = view.resolve(&source, follow).map_err(|error| failure(&context, &error))?;
         if to_stdout {
-            return archive(&open.view, &node, &source, &context, &|| stop.is_cancelled());
+            return archive(view, &node, &source, &context, &|| stop.is_cancelled());
         }
         let there = match std::fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => TargetKind::Directory,
@@ -75,7 +74,7 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
                 match destination::find(&named, &cancelled) {
                     Ok(Destination::File(path)) => at(&path).unwrap_or(CopyTarget { name: Some(name), ..place }),
                     Ok(Destination::Stream(out)) if node.stat().kind == Kind::File => {
-                        let copied = pour(&open.view, &node, out, &named, &cancelled);
+                        let copied = pour(view, &node, out, &named, &cancelled);
                         report(&copied.map_err(|error| failure(&context, &error))?, &target);
                         return Ok(());
                     }
@@ -99,11 +98,11 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
             _ => place,
         };
         let options = CopyOptions { privileged, whole: place.make, cancelled: &cancelled };
-        let copied = open.view.copy(&node, &place.into, place.name.as_deref(), options);
+        let copied = view.copy(&node, &place.into, place.name.as_deref(), options);
         report(&copied.map_err(|error| failure(&context, &error))?, &target);
         Ok(())
     };
-    tree::blocking("cp", work).await
+    tree::read(app, &format!("cp {}", args.source.display()), &image, work).await
 }
 
 /// Splits a path into its directory and its name.

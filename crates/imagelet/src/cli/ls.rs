@@ -64,7 +64,6 @@ enum EntryForm {
 }
 
 pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
-    let open = tree::open(app, &format!("ls {}", args.image), &args.image).await?;
     let shown = match app.printer.format {
         _ if app.printer.quiet => EntryForm::Names,
         Some(format) if format.is_document() => EntryForm::Document(format),
@@ -73,15 +72,15 @@ pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
         _ => EntryForm::Names,
     };
     let (path, recursive, whole, image) = (args.path.clone(), args.recursive, app.printer.whole, args.image.clone());
-    let list = move || {
+    let list = move |view: &View| {
         let out = match shown {
             EntryForm::Document(format) => Sequence::of(format),
             _ => Sequence::lines(),
         };
-        let lister = Lister { view: &open.view, image: &image, shown, recursive, whole, out };
+        let lister = Lister { view, image: &image, shown, recursive, whole, out };
         lister.list(path.as_encoded_bytes())
     };
-    tree::blocking("ls", list).await
+    tree::read(app, &format!("ls {}", args.image), &args.image, list).await
 }
 
 struct Lister<'a> {

@@ -42,6 +42,7 @@ mod hosts;
 mod housekeeping;
 mod in_directories;
 mod in_images;
+mod in_runtime;
 mod interrupt;
 mod kill;
 mod layers;
