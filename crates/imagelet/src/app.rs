@@ -25,6 +25,7 @@ use crate::config_source::ConfigSource;
 use crate::endpoint::{connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
+use crate::follow::FollowedAgent;
 use crate::images::{Images, Opening};
 use crate::manager::{self, Managed, ManagerParts, Mode};
 use crate::output::Printer;
@@ -58,6 +59,8 @@ pub(crate) struct App {
     pub(crate) board: PullBoard,
     /// The export of spans, if it is configured.
     pub(crate) traces: Option<Traces>,
+    /// The agent whose images the command uses, although its user selected none.
+    pub(crate) followed: Option<FollowedAgent>,
     /// Access of the command to the root.
     access: Access,
     images: OnceCell<Images>,
@@ -108,6 +111,7 @@ impl App {
             bandwidth,
             board: PullBoard::new(Arc::new(Instant::now), Arc::new(jiff::Timestamp::now)),
             traces: None,
+            followed: None,
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
@@ -175,6 +179,9 @@ impl App {
     }
 
     async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
+        if let Some(agent) = &self.followed {
+            agent.log();
+        }
         let opening = Opening {
             proxies: &self.environment.proxies,
             access: &self.access,

@@ -5,6 +5,7 @@
 #![expect(clippy::duplicate_mod, reason = "some suites are there once for each shape of layers")]
 
 mod admin;
+mod agent_store;
 mod api;
 mod archives;
 mod backoff;
