@@ -50,10 +50,14 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         }
         return Ok(Connected { service, runtime: None, agent: Some(agent) });
     }
-    if config.pull_engine == PullEngine::Runtime || !access.pulls && !access.accounts {
+    if !access.pulls && !access.accounts {
         return Ok(Connected { service, runtime: None, agent: None });
     }
-    let runtime = fills(config, endpoint, opening, service).await?;
+    let runtime = fills(config, endpoint, opening, Arc::clone(&service)).await?;
+    if config.pull_engine == PullEngine::Runtime {
+        // Every call is the runtime's own; only the engine is reported.
+        return Ok(Connected { service, runtime: Some(runtime), agent: None });
+    }
     // A runtime that does not answer yet may still be a suitable one: each call reports the error until it answers.
     let choice = match runtime.choice().await {
         Ok(choice) => Some(choice),

@@ -19,6 +19,7 @@ fn engine_is_that_of_the_agent_behind_the_socket() {
     for (number, (flags, want)) in [
         (&["-i", &endpoint, "-r", &endpoint][..], filled),
         (&["-i", &endpoint], filled),
+        (&["-i", &endpoint, "-r", &endpoint, "--pull-engine", "runtime"], "runtime: pullEngine is runtime"),
         (&[], "embedded: it fills the store of imagelet"),
     ]
     .into_iter()
