@@ -12,6 +12,7 @@ expect() { # expect WHAT COMMAND…
 }
 not() { ! "$@"; }
 process() { systemctl show -P MainPID imagelet-serve.service; }
+own() { imagelet --root /var/lib/imagelet "$@"; } # and not the images of the agent that runs
 pull() { imagelet pull -q -i unix:///run/imagelet/imagelet.sock "$1"; }
 installed() { # what dpkg put there, but directories
   dpkg -L imagelet | while read -r path; do if [ ! -d "$path" ]; then echo "$path"; fi; done
@@ -39,8 +40,9 @@ systemctl enable -q --now imagelet-serve.socket imagelet-serve.service
 expect "an image is pulled" pull docker.io/library/busybox:1.36
 mkdir -p /etc/imagelet/manifests
 echo "not a pod" >/etc/imagelet/manifests/README
-imagelet pull -q docker.io/library/busybox:1.36 >/srv/test/image
-expect "imagelet's own store has one, too" test "$(imagelet images -q | wc -l)" = 1
+own pull -q docker.io/library/busybox:1.36 >/srv/test/image
+expect "imagelet's own store has one, too" test "$(own images -q | wc -l)" = 1
+expect "without --root, the images are containerd's" grep -q 'using the images of unix:///run/containerd/containerd.sock' <(imagelet images 2>&1)
 before=$(process)
 
 dpkg -i --force-confold "$new" >/srv/test/upgraded
@@ -49,7 +51,7 @@ expect "and started nothing else" not systemctl is-active --quiet imagelet.servi
 expect "it runs the new program" test "$(readlink "/proc/$(process)/exe")" = /usr/bin/imagelet
 expect "what was enabled is so" systemctl is-enabled imagelet-serve.service
 expect "settings are as they were" grep -q '# mine' /etc/imagelet/config.yaml
-expect "the image is there" test "$(imagelet images -q | wc -l)" = 1
+expect "the image is there" test "$(own images -q | wc -l)" = 1
 expect "it serves" pull docker.io/library/busybox:1.36
 
 # A layer that must be mounted when the machine starts: the package stays until it is converted.
@@ -66,7 +68,7 @@ expect "and keeps settings" grep -q '# mine' /etc/imagelet/config.yaml
 expect "and images" test -d /var/lib/imagelet
 
 dpkg -i "$new" >/dev/null
-expect "installed again, the image is there" test "$(imagelet images -q | wc -l)" = 1
+expect "installed again, the image is there" test "$(own images -q | wc -l)" = 1
 dpkg -P imagelet >/srv/test/purged
 expect "a purge says which directories it leaves" grep -q 'rm -r /var/lib/imagelet$' /srv/test/purged
 expect "it leaves images" test -d /var/lib/imagelet

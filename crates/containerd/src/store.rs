@@ -27,6 +27,8 @@ use crate::{handlers, labels};
 
 /// Time after which containerd may collect the content of a lease by itself. Longer than any pull, as a lease cannot be prolonged.
 const LEASE_TIME: SignedDuration = SignedDuration::from_hours(24);
+/// The same for the lease of a reader.
+const READ_TIME: SignedDuration = SignedDuration::from_hours(1);
 /// Name of the staging root in the directory of a snapshotter. Below `snapshots/`, containerd would delete it.
 pub const STAGING_ROOT: &str = "imagelet";
 
@@ -307,6 +309,21 @@ impl RuntimeStore for ContainerdStore {
                 .map_err(|error| of_system("record the layers in", self.mounted.snapshots(), &error))?;
         }
         Ok(Arc::new(self.lease(id, staging_slot, manifest).await?))
+    }
+
+    async fn hold_layers(&self, chain_id: &Digest) -> cri_api::Result<Option<Arc<dyn Deposit>>> {
+        let now = now();
+        let expires = now.saturating_add(READ_TIME).unwrap_or(now).to_string();
+        let lease = self.client.create_lease(&self.new_id(), &expires, Labels::new()).await?;
+        let deposit = ContainerdDeposit::new(lease, self.snapshotter.clone(), self.layout);
+        let deposit = deposit.with_layers(self.mounted.clone());
+        match deposit.hold(chain_id).await {
+            Ok(true) => Ok(Some(Arc::new(deposit))),
+            held => {
+                let ended = deposit.end().await;
+                held.and_then(|_| ended.map(|()| None))
+            }
+        }
     }
 
     async fn has_layers(&self, chain_id: &str) -> cri_api::Result<bool> {

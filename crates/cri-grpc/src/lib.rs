@@ -24,3 +24,5 @@ pub use endpoint::{Endpoint, EndpointError};
 pub const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 /// Version of the kubelet runtime API that both sides must name.
 pub const KUBE_RUNTIME_API_VERSION: &str = "0.1.0";
+/// Header of answers about images with the path of the admin socket, if the server is an agent of imagelet. Other clients ignore it.
+const ADMIN_SOCKET: &str = "imagelet-admin-socket";

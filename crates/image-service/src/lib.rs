@@ -47,6 +47,7 @@ mod runtime_images;
 mod runtime_layers;
 mod runtime_policy;
 mod runtime_pull;
+mod runtime_reading;
 mod runtime_records;
 mod service;
 mod signatures;

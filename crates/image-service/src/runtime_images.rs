@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use cri_api::engine::runtime_store::{
-    DamagedLayer, FindRuntimeStore, HandlerStore, LayerUsage, RuntimeImageFacts, RuntimeStore, StoreDetection,
-    UnpackedForm,
+    DamagedLayer, FindRuntimeStore, HandlerStore, HeldLayers, LayerUsage, RuntimeImageFacts, RuntimeStore,
+    StoreDetection, UnpackedForm,
 };
 use cri_api::engine::{ConvertReport, ConvertRequest, ImageLayers};
 use cri_api::{
     Error, FsInfo, Image, ImageFilter, ImageService, ImageSpec, ImageStatus, Kind, PullImageRequest, Reason, Result,
 };
+use oci::Digest;
 use store::{Durability, LayerFormat, Store};
 use tokio::sync::Mutex;
 use tokio::time::Instant;
@@ -30,7 +31,7 @@ use crate::runtime_convert::{self, Conversion};
 use crate::runtime_layers::RuntimeLayers;
 use crate::runtime_policy::RuntimePolicy;
 use crate::runtime_pull::{PullEngine, Runtime};
-use crate::runtime_records;
+use crate::{runtime_reading, runtime_records};
 
 /// How long it is believed that the runtime is set up as it was.
 const BELIEVED_FOR: Duration = Duration::from_secs(10);
@@ -403,6 +404,25 @@ impl RuntimeImageFacts for RuntimeImages {
             tracing::warn!(%error, "mounts of converted layers stay until the next sweep");
         }
         report
+    }
+
+    async fn layer_bytes(&self, diff_ids: &[Digest]) -> Result<Option<Vec<u64>>> {
+        match self.find(&mut *self.state.lock().await).await? {
+            StoreDetection::Fillable(store) => runtime_reading::layer_bytes(store.as_ref(), diff_ids).await.map(Some),
+            StoreDetection::Unsuited(_) => Ok(None),
+        }
+    }
+
+    async fn hold_layers(&self, image: &ImageSpec) -> Result<Option<HeldLayers>> {
+        let store = match self.find(&mut *self.state.lock().await).await? {
+            StoreDetection::Fillable(store) => store,
+            StoreDetection::Unsuited(why) => return Err(Error::new(Kind::Unimplemented, why)),
+        };
+        let status = self.image_status(image, true).await?;
+        if status.image.is_none() {
+            return Ok(None);
+        }
+        runtime_reading::hold_layers(store.as_ref(), &status).await.map(Some)
     }
 
     async fn hidden_records(&self, remove: bool) -> Result<Option<Vec<String>>> {

@@ -16,8 +16,10 @@ pub(crate) struct Access {
     pub(crate) collects: bool,
     /// Pulls or imports images, by the registries, the signature policy and the layer shape of this configuration.
     pub(crate) pulls: bool,
-    /// Reports which engine pulls images or the space that images take, or changes the layers in a runtime's store.
+    /// Reports which engine pulls images or the space that images take, or reads or changes the layers in a runtime's store.
     pub(crate) accounts: bool,
+    /// Uses the images of the agent that runs on this machine, unless the user selects others.
+    pub(crate) follows_agent: bool,
 }
 
 impl Access {
@@ -29,6 +31,7 @@ impl Access {
             collects: false,
             pulls: false,
             accounts: false,
+            follows_agent: true,
         }
     }
 
@@ -92,15 +95,81 @@ impl Access {
             pulls,
             accounts: matches!(
                 command,
-                Command::Check(_)
+                Command::Cat(_)
+                    | Command::Check(_)
                     | Command::Convert(_)
+                    | Command::Cp(_)
                     | Command::Explain(_)
                     | Command::Gc(_)
                     | Command::Doctor(_)
+                    | Command::History(_)
+                    | Command::Ls(_)
                     | Command::Rmi(_)
                     | Command::Status
             ),
+            follows_agent: follows_agent(command),
         }
+    }
+}
+
+/// Returns true for commands about images and about the agent. Agents, commands about pods and those that only concern imagelet's own store
+/// do not follow another process.
+fn follows_agent(command: &Command) -> bool {
+    match command {
+        Command::Ensure(_)
+        | Command::Pull(_)
+        | Command::Images(_)
+        | Command::Exists(_)
+        | Command::Inspect(_)
+        | Command::Rmi(_)
+        | Command::Df
+        | Command::Gc(_)
+        | Command::Pin(_)
+        | Command::Unpin(_)
+        | Command::Pins
+        | Command::Status
+        | Command::Check(_)
+        | Command::Convert(_)
+        | Command::Mount(_)
+        | Command::Ls(_)
+        | Command::Cat(_)
+        | Command::Cp(_)
+        | Command::Explain(_)
+        | Command::Import(_)
+        | Command::Export(_)
+        | Command::Push(_)
+        | Command::Tag(_)
+        | Command::Untag(_)
+        | Command::History(_)
+        | Command::Prune(_)
+        | Command::Save(_)
+        | Command::Load(_)
+        | Command::Backoff(_)
+        | Command::Top
+        | Command::Metrics => true,
+        // The node is checked even if its agent does not answer.
+        Command::Doctor(_)
+        | Command::Tags(_)
+        | Command::Unmount(_)
+        | Command::Mounts(_)
+        | Command::PodmanStore(_)
+        | Command::Run(_)
+        | Command::Pods(_)
+        | Command::Describe(_)
+        | Command::Events(_)
+        | Command::Logs(_)
+        | Command::Exec(_)
+        | Command::Attach(_)
+        | Command::PortForward(_)
+        | Command::Serve(_)
+        | Command::Registry(_)
+        | Command::Login(_)
+        | Command::Logout(_)
+        | Command::Completion(_)
+        | Command::Version
+        | Command::Config(_)
+        | Command::Settings(_)
+        | Command::Man(_) => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use agent::admin::{Admin, Configuration, NoEngine};
+use agent::admin::{Admin, Configuration};
 use agent::collection::{Collection, CollectionParts, Collects};
 use agent::node::events::DebugRecorder;
 use base::lock::{Mutex, RwLock};
@@ -26,9 +26,10 @@ use tokio_util::sync::CancellationToken;
 use crate::access::Access;
 use crate::config::{Config, show};
 use crate::config_source::ConfigSource;
-use crate::endpoint::{admin_socket, connect_pod_runtime, parse_endpoint};
+use crate::endpoint::{connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
+use crate::follow::FollowedAgent;
 use crate::images::{Images, Opening};
 use crate::manager::{self, Managed, ManagerParts, Mode};
 use crate::output::Printer;
@@ -63,6 +64,8 @@ pub(crate) struct App {
     pub(crate) board: PullBoard,
     /// The export of spans, if it is configured.
     pub(crate) traces: Option<Traces>,
+    /// The agent whose images the command uses, although its user selected none.
+    pub(crate) followed: Option<FollowedAgent>,
     /// Access of the command to the root.
     access: Access,
     images: OnceCell<Images>,
@@ -84,8 +87,8 @@ pub(crate) struct ImagesNow {
     pub(crate) images: Vec<Image>,
     /// True if this process had to open the store.
     pub(crate) own: bool,
-    /// True if an agent answers for them on the admin socket.
-    pub(crate) agent: bool,
+    /// The admin socket of the agent that answers for them.
+    pub(crate) agent: Option<PathBuf>,
 }
 
 impl App {
@@ -116,6 +119,7 @@ impl App {
             bandwidth,
             board: PullBoard::new(Arc::new(Instant::now), Arc::new(jiff::Timestamp::now)),
             traces: None,
+            followed: None,
             access,
             images: OnceCell::new(),
             managed: OnceCell::new(),
@@ -203,6 +207,9 @@ impl App {
     }
 
     async fn open_images(&self, socket: Option<PathBuf>) -> Outcome<Images> {
+        if let Some(agent) = &self.followed {
+            agent.log();
+        }
         let opened = Images::open(&self.config, self.opening(socket)).await;
         opened
             .map_err(|failure| if self.stop.is_cancelled() { failure.with_code(self.signals.code()) } else { failure })
@@ -238,7 +245,8 @@ impl App {
     pub(crate) async fn list_images_now(&self) -> Outcome<ImagesNow> {
         let images = self.open_images(None).await?;
         let own = images.has_store();
-        let agent = images.collector(&admin_socket(&self.config)).await.is_some();
+        let socket = images.admin_socket(&self.config);
+        let agent = images.collector(&socket).await.map(|_| socket);
         let listed = self.marked(&images).await.list_images(None).await;
         images.close().await;
         Ok(ImagesNow { images: listed.map_err(|error| Failure::call("list images", &error))?, own, agent })
@@ -319,9 +327,8 @@ impl App {
     }
 
     async fn find_collector(&self) -> Outcome<Arc<dyn Collects>> {
-        let socket = admin_socket(&self.config);
         let images = self.images().await?;
-        if let Some(agent) = images.collector(&socket).await {
+        if let Some(agent) = images.collector(&images.admin_socket(&self.config)).await {
             return Ok(Arc::new(agent));
         }
         let records = if images.absent_root().is_some() { None } else { self.records_to_prune().await };
@@ -424,9 +431,18 @@ impl App {
 
     /// Returns the calls that only a store of ours has, in this process or in the one that holds the root; `what` names the call.
     pub(crate) async fn engine(&self, what: &str) -> Outcome<Arc<dyn ImageEngine>> {
-        let images = self.images().await?;
-        let none = || NoEngine { what: what.to_owned(), endpoint: images.endpoint_text() };
-        Ok(images.engine().ok_or_else(none)?)
+        match self.images().await?.engine() {
+            Some(engine) => Ok(engine),
+            None => Err(self.no_engine(what).await),
+        }
+    }
+
+    /// Returns the failure of a call that only a store of ours has, and what to use instead.
+    pub(crate) async fn no_engine(&self, what: &str) -> Failure {
+        match self.images().await {
+            Ok(images) => images.no_engine(&self.config, &self.environment.default_root(), what).await,
+            Err(failure) => failure,
+        }
     }
 
     /// Logs a line for an ordinary user, before something is unpacked in this process.

@@ -9,6 +9,7 @@ pub(crate) mod eviction;
 mod files;
 mod flag;
 pub(crate) mod flags;
+mod follow;
 mod form;
 pub(crate) mod keep;
 mod kubelet;

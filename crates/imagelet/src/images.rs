@@ -2,8 +2,10 @@
 //! runtime. Decides that once; all other code sees the traits of `cri_api` and `image_service`. Does not process images itself. Called by
 //! [`App`](crate::app::App).
 
+mod agent_behind;
 mod calls;
 mod crio;
+mod instead;
 mod layer_form;
 mod nothing;
 mod opening;
@@ -23,13 +25,15 @@ use registry::Bandwidth;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
-use crate::endpoint::parse_endpoint;
+use crate::endpoint::{admin_socket, parse_endpoint};
 use crate::environment::Proxies;
-use crate::exit::{Code, Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome, chain};
+use agent_behind::AgentBehind;
 pub(crate) use layer_form::{BOOT_UNIT, UNIT_DIRECTORIES, is_enabled};
 use nothing::Nothing;
 pub(crate) use opening::Opening;
 use opening::{engine_options, open_failure, own_reach};
+use runtime::Connected;
 use shared_store::{SharedStore, SharedStoreError};
 
 /// Images, and how they are reached.
@@ -44,6 +48,8 @@ pub(crate) struct Images {
     runtime: Option<Arc<RuntimeImages>>,
     /// Images in our store and in the CRI-O that reads it.
     crio: Option<Arc<CrioImages>>,
+    /// The agent that serves the images behind an endpoint.
+    agent: Option<Arc<AgentBehind>>,
 }
 
 /// The component that keeps the images.
@@ -79,9 +85,10 @@ impl Images {
                 let crio = crio?;
                 let keeper = ImageKeeper::Crio(store, endpoint);
                 let service = Arc::clone(&crio) as _;
-                return Ok(Self { service, engine: None, keeper, absent_root: None, runtime: None, crio: Some(crio) });
+                let crio = Some(crio);
+                return Ok(Self { service, engine: None, keeper, absent_root: None, runtime: None, crio, agent: None });
             }
-            let (service, runtime) = runtime::connect(config, &endpoint, &opening).await?;
+            let Connected { service, runtime, agent } = runtime::connect(config, &endpoint, &opening).await?;
             let absent_root = if opening.access.creates_store || opening.access.collects {
                 None
             } else {
@@ -94,6 +101,7 @@ impl Images {
                 absent_root,
                 runtime,
                 crio: None,
+                agent,
             });
         }
         if !opening.access.creates_store
@@ -109,13 +117,14 @@ impl Images {
                 absent_root,
                 runtime: None,
                 crio: None,
+                agent: None,
             });
         }
         let store = Arc::new(open_store(config, opening).await?);
         let engine = Some(Arc::clone(&store) as Arc<dyn ImageEngine>);
         let service = Arc::clone(&store) as _;
         let keeper = ImageKeeper::Store(store);
-        Ok(Self { service, engine, keeper, absent_root: None, runtime: None, crio: None })
+        Ok(Self { service, engine, keeper, absent_root: None, runtime: None, crio: None, agent: None })
     }
 
     /// Returns the CRI half.
@@ -177,6 +186,11 @@ impl Images {
         matches!(&self.keeper, ImageKeeper::Store(store) if store.own().is_some())
     }
 
+    /// Returns the admin socket of the agent that may have these images.
+    pub(crate) fn admin_socket(&self, config: &Config) -> PathBuf {
+        self.agent.as_ref().map_or_else(|| admin_socket(config), |agent| agent.socket().to_owned())
+    }
+
     /// Returns the other process that collects these images and answers on `socket`; `None`: this process may collect.
     pub(crate) async fn collector(&self, socket: &Path) -> Option<RemoteCollection> {
         match &self.keeper {
@@ -191,7 +205,13 @@ impl Images {
             },
             // The agent in front of a CRI-O collects.
             ImageKeeper::Crio(..) => None,
-            ImageKeeper::Runtime(endpoint) => RemoteCollection::of_endpoint(socket, &endpoint.to_string()).await,
+            ImageKeeper::Runtime(endpoint) => match &self.agent {
+                Some(agent) => {
+                    let remote = RemoteCollection::of_agent(socket).await;
+                    remote.inspect_err(|error| tracing::info!("{agent} cannot be asked: {}", chain(error))).ok()
+                }
+                None => RemoteCollection::of_endpoint(socket, &endpoint.to_string()).await,
+            },
         }
     }
 
@@ -234,6 +254,9 @@ impl Images {
     pub(crate) fn facts(&self) -> Option<Arc<dyn RuntimeImageFacts>> {
         if let Some(crio) = &self.crio {
             return Some(Arc::clone(crio) as _);
+        }
+        if let Some(agent) = &self.agent {
+            return Some(Arc::clone(agent) as _);
         }
         Some(Arc::clone(self.runtime.as_ref()?) as _)
     }

@@ -10,6 +10,7 @@ mod config_source;
 mod endpoint;
 mod environment;
 mod exit;
+mod follow;
 mod images;
 mod layout_registry;
 mod logging;
@@ -138,7 +139,7 @@ impl Lifetime {
 }
 
 /// Starts log, traces and the async runtime, runs the command, and ends them.
-fn run_command(cli: &Cli, process: Process, source: ConfigSource, config: Config) -> ExitCode {
+fn run_command(cli: &Cli, process: Process, source: ConfigSource, mut config: Config) -> ExitCode {
     let Process { sockets, environment, variables } = process;
     let lifetime = Lifetime::of(&cli.command);
     let format = config.log_format;
@@ -176,7 +177,16 @@ fn run_command(cli: &Cli, process: Process, source: ConfigSource, config: Config
         let signals = Signals::listen(&TaskTracker::new()).map_err(|e| Failure::caused(Code::Failed, "signals", &e))?;
         let (printer, access) = (cli.global.printer(), Access::of(&cli.command));
         let backs_off = lifetime.is_service || lifetime.waits;
+        let followed = if access.follows_agent {
+            tokio::select! {
+                followed = follow::follow(&mut config, &environment) => followed?,
+                () = signals.stop.cancelled() => return Err(Failure::new(signals.code(), "ended by a signal")),
+            }
+        } else {
+            None
+        };
         let mut app = App::new(environment, config, printer, progress.clone(), signals.clone(), backs_off, access);
+        app.followed = followed;
         app.traces.clone_from(&traces);
         app.pass_sockets(sockets);
         app.reloads_from(source);

@@ -32,6 +32,12 @@ impl RemoteCollection {
         Err(CollectionError::OtherImages { socket: socket.to_owned(), images: of.images })
     }
 
+    /// Returns the collection of the agent on `socket`, whichever images it has.
+    pub async fn of_agent(socket: &Path) -> Result<Self, CollectionError> {
+        let _: CollectedTarget = client::ask_json(socket, Method::GET, "/v1/gc").await?;
+        Ok(Self { socket: socket.to_owned() })
+    }
+
     /// Returns the agent on `socket`, if one answers and collects the images behind `endpoint`.
     pub async fn of_endpoint(socket: &Path, endpoint: &str) -> Option<Self> {
         let of: Result<CollectedTarget, AskError> = client::ask_json(socket, Method::GET, "/v1/gc").await;

@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::{FsInfo, Result};
+use crate::{Error, FsInfo, ImageSpec, Kind, Result};
 use async_trait::async_trait;
 use oci::{Digest, Reference};
 
@@ -75,6 +75,12 @@ pub trait RuntimeStore: Send + Sync + fmt::Debug {
     /// # Errors
     /// The runtime refused.
     async fn begin(&self, id: &str, staging_slot: u32, manifest: &Digest) -> Result<Arc<dyn Deposit>>;
+
+    /// Holds the layers of a chain for a reader, until [`Deposit::end`]. Nothing is added. Returns `None` if a layer is missing or damaged.
+    ///
+    /// # Errors
+    /// The runtime did not answer.
+    async fn hold_layers(&self, chain_id: &Digest) -> Result<Option<Arc<dyn Deposit>>>;
 
     /// Returns true if the snapshot is present and all of its layers can be used. Mounts layers that are files and not mounted.
     ///
@@ -231,6 +237,59 @@ pub trait RuntimeImageFacts: Send + Sync {
     /// # Errors
     /// The runtime did not answer. Layers converted so far stay converted.
     async fn convert_layers(&self, request: &ConvertRequest) -> Result<Option<ConvertReport>>;
+
+    /// Returns the bytes on disk of the layers with these diff IDs, lowest first; `None` if the runtime does not report them.
+    ///
+    /// # Errors
+    /// The runtime did not answer, or lacks one of the layers.
+    async fn layer_bytes(&self, _diff_ids: &[Digest]) -> Result<Option<Vec<u64>>> {
+        Ok(None)
+    }
+
+    /// Holds the layers of an image for a reader. Returns `None` if the image is not present.
+    ///
+    /// # Errors
+    /// `Unimplemented` if the layers cannot be read from outside; the runtime did not answer; a layer is missing or damaged.
+    async fn hold_layers(&self, _image: &ImageSpec) -> Result<Option<HeldLayers>> {
+        Err(Error::new(Kind::Unimplemented, "the layers of these images cannot be read"))
+    }
+}
+
+/// The layers of an image in a runtime's store, which stay there until [`HeldLayers::end`].
+pub struct HeldLayers {
+    layers: Vec<(Digest, LowerLayer)>,
+    hold: Option<Arc<dyn Deposit>>,
+}
+
+impl HeldLayers {
+    /// Creates the value for layers that `hold` keeps, each with its diff ID, the highest first.
+    #[must_use]
+    pub fn new(layers: Vec<(Digest, LowerLayer)>, hold: Option<Arc<dyn Deposit>>) -> Self {
+        Self { layers, hold }
+    }
+
+    /// Returns the layers, each with its diff ID, the highest first.
+    #[must_use]
+    pub fn layers(&self) -> &[(Digest, LowerLayer)] {
+        &self.layers
+    }
+
+    /// Releases the layers.
+    ///
+    /// # Errors
+    /// The runtime did not answer. It releases the layers by itself later.
+    pub async fn end(self) -> Result<()> {
+        match self.hold {
+            Some(hold) => hold.end().await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for HeldLayers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HeldLayers").field("layers", &self.layers).finish_non_exhaustive()
+    }
 }
 
 /// Disk usage of layers that are files of ours.

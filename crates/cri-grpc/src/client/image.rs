@@ -1,7 +1,10 @@
 //! [`RemoteImageService`]: the six calls of ImageService, with the checks that the kubelet makes of the answers.
 
+use std::ffi::OsStr;
 use std::fmt;
-use std::sync::Arc;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use cri_api::{
@@ -12,7 +15,7 @@ use super::call::{Caller, ListMode};
 use super::traced::TracedChannel;
 use crate::convert::all;
 use crate::pb::image_service_client::ImageServiceClient;
-use crate::{Endpoint, pb};
+use crate::{ADMIN_SOCKET, Endpoint, pb};
 
 /// An image service on the other side of a socket. Made by
 /// [`connect_image_service`](super::connect_image_service); clones share the connection.
@@ -20,12 +23,19 @@ use crate::{Endpoint, pb};
 pub struct RemoteImageService {
     caller: Arc<Caller>,
     lists: Arc<ListMode>,
+    agent: Arc<OnceLock<PathBuf>>,
 }
 
 impl RemoteImageService {
     pub(super) fn new(caller: Arc<Caller>) -> Self {
         let lists = Arc::new(ListMode::new(&caller.connector.options));
-        Self { caller, lists }
+        Self { caller, lists, agent: Arc::default() }
+    }
+
+    /// Returns the socket of the peer's own API, if the peer is an agent of imagelet.
+    #[must_use]
+    pub fn agent_socket(&self) -> Option<&Path> {
+        self.agent.get().map(PathBuf::as_path)
     }
 
     /// Where it is.
@@ -105,6 +115,9 @@ impl ImageService for RemoteImageService {
     async fn image_fs_info(&self) -> Result<FsInfo> {
         let request = pb::ImageFsInfoRequest {};
         let answer = self.caller.timed("ImageFsInfo", repeated!(self, image_fs_info, request)).await?;
+        if let Some(path) = answer.metadata().get(ADMIN_SOCKET) {
+            self.agent.get_or_init(|| PathBuf::from(OsStr::from_bytes(path.as_bytes())));
+        }
         Ok(answer.into_inner().into())
     }
 }

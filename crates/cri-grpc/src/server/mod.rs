@@ -17,6 +17,8 @@ mod listener;
 mod runtime;
 mod served;
 
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use cri_api::ImageService;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tonic::codegen::http::HeaderValue;
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use authority::fuzz::authority as fuzz_authority;
@@ -56,6 +59,8 @@ pub struct ServerOptions {
     pub runtime: Option<RuntimePassthrough>,
     /// The version that the stand-in names.
     pub version: String,
+    /// The socket of this process's own API. Answers about images name it, so that a client that is imagelet can ask there.
+    pub admin_socket: Option<PathBuf>,
     /// How long everything continues after the order to stop while long calls are open: 10 seconds. See `ending` for the end of the
     /// other calls.
     pub grace: Duration,
@@ -65,7 +70,7 @@ impl ServerOptions {
     /// Only images, with the defaults.
     #[must_use]
     pub fn new(image: Arc<dyn ImageService>, version: impl Into<String>) -> Self {
-        Self { image, runtime: None, version: version.into(), grace: Duration::from_secs(10) }
+        Self { image, runtime: None, version: version.into(), admin_socket: None, grace: Duration::from_secs(10) }
     }
 }
 
@@ -107,16 +112,18 @@ pub async fn serve_on(
     shutdown: CancellationToken,
 ) -> Result<(), ServeError> {
     let endpoint = listener.endpoint().clone();
-    let ServerOptions { image, runtime, version, grace } = options;
+    let ServerOptions { image, runtime, version, admin_socket, grace } = options;
     // Cancelled one after the other. Where this future is dropped before its end, all of them are.
     let (ending, cut) = (Ending::default(), CancellationToken::new());
     let _guards = [&ending.closing, &ending.over, &cut].map(|token| token.clone().drop_guard());
     let images = ImageServiceServer::new(image::ImageCalls::new(image)).max_decoding_message_size(MAX_MESSAGE_BYTES);
     let stand_in =
         RuntimeServiceServer::new(runtime::NoPods::new(version)).max_decoding_message_size(MAX_MESSAGE_BYTES);
+    // A path with control characters is no value of a header.
+    let admin_socket = admin_socket.and_then(|path| HeaderValue::from_bytes(path.as_os_str().as_bytes()).ok());
     let tasks = TaskTracker::new();
     let connections = Connections {
-        served: CallRouter { images, stand_in, runtime, ending: ending.clone() },
+        served: CallRouter { images, stand_in, runtime, admin_socket, ending: ending.clone() },
         tasks: tasks.clone(),
         closing: ending.closing.clone(),
         cut: cut.clone(),

@@ -6,13 +6,14 @@ use std::time::Duration;
 use base::trace_context;
 use tonic::Status;
 use tonic::body::Body;
-use tonic::codegen::http::{Request, Response};
+use tonic::codegen::http::{HeaderValue, Request, Response};
 use tower::Service as _;
 use tracing::Instrument as _;
 
 use super::ending::{CallNature, Ending, Sent};
 use super::image::ImageCalls;
 use super::runtime::NoPods;
+use crate::ADMIN_SOCKET;
 use crate::client::RuntimePassthrough;
 use crate::pb::image_service_server::ImageServiceServer;
 use crate::pb::runtime_service_server::RuntimeServiceServer;
@@ -45,6 +46,8 @@ pub(super) struct CallRouter {
     pub(super) stand_in: RuntimeServiceServer<NoPods>,
     /// The runtime that receives every call for a runtime.
     pub(super) runtime: Option<RuntimePassthrough>,
+    /// The path that answers about images name.
+    pub(super) admin_socket: Option<HeaderValue>,
     pub(super) ending: Ending,
 }
 
@@ -71,7 +74,13 @@ impl CallRouter {
         let answer = async {
             // Generated services are always ready, and never fail.
             let Ok(answer) = match &self.runtime {
-                _ if request.uri().path().starts_with(IMAGES) => self.images.call(request).await,
+                _ if request.uri().path().starts_with(IMAGES) => {
+                    let mut answer = self.images.call(request).await;
+                    if let (Ok(answer), Some(path)) = (&mut answer, self.admin_socket) {
+                        answer.headers_mut().insert(ADMIN_SOCKET, path);
+                    }
+                    answer
+                }
                 Some(runtime) => Ok(self.ending.ended_with(nature, runtime.call(name, request).await)),
                 None => self.stand_in.call(request).await,
             };

@@ -1,5 +1,6 @@
 //! The server beyond single calls: its stand-in for a runtime, the calls that it does not serve, and its end.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,6 +52,16 @@ async fn server_without_a_runtime_lists_no_pods() {
     assert_eq!(conditions, [("RuntimeReady", false), ("NetworkReady", false)]);
     assert_eq!(soon(runtime.list_pod_sandboxes(None)).await.unwrap(), []);
     assert_eq!(soon(runtime.list_containers(None)).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn agent_names_its_admin_socket() {
+    for path in [None, Some("/var/lib/imagelet/admin.sock"), Some("/tmp/a b/\u{e4}.sock")] {
+        let admin_socket = path.map(PathBuf::from);
+        let server = Running::with(ServerOptions { admin_socket, ..options(Duration::ZERO).1 });
+        let client = soon(connect_image_service(&server.endpoint, ClientOptions::default())).await.unwrap();
+        assert_eq!(client.agent_socket(), path.map(Path::new));
+    }
 }
 
 #[tokio::test]

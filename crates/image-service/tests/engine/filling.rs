@@ -201,6 +201,12 @@ impl RuntimeStore for Fake {
         Ok(Arc::new(OnItsWay { id, fake: self.clone() }))
     }
 
+    async fn hold_layers(&self, chain_id: &Digest) -> Result<Option<Arc<dyn Deposit>>> {
+        let is_present = self.state.lock().committed.contains_key(chain_id);
+        let held = || Arc::new(OnItsWay { id: self.new_id(), fake: self.clone() }) as Arc<dyn Deposit>;
+        Ok(is_present.then(held))
+    }
+
     async fn has_layers(&self, chain_id: &str) -> Result<bool> {
         Ok(self.state.lock().committed.keys().any(|chain| chain.to_string() == chain_id))
     }

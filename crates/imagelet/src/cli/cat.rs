@@ -22,12 +22,11 @@ pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
         let example = "for example: imagelet cat busybox:1 /etc/passwd";
         return Err(Failure::usage(format!("cat {image}: a path in the image is missing, {example}")));
     }
-    let open = tree::open(app, &format!("cat {image}"), &image).await?;
-    let write = move || {
+    let write = move |view: &View| {
         let mut failures = Vec::new();
         let mut buffer = vec![0; BUFFER];
         for path in &paths {
-            match write(&open.view, path, &mut buffer) {
+            match write(view, path, &mut buffer) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(failure) => failures.push(failure),
@@ -35,7 +34,7 @@ pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
         }
         Failure::all(failures).map_or(Ok(()), Err)
     };
-    tree::blocking("cat", write).await
+    tree::read(app, &format!("cat {image}"), &image, write).await
 }
 
 /// Writes one file. Returns false if the reader has closed the pipe.

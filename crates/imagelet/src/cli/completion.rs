@@ -17,6 +17,7 @@ use crate::args::{Completion, whole};
 use crate::config::Config;
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome};
+use crate::follow::follow;
 use crate::output::Printer;
 use crate::progress::Progress;
 use crate::signals::Signals;
@@ -160,13 +161,14 @@ fn asked_words() -> Vec<OsString> {
 fn ask<T: Default>(question: impl AsyncFnOnce(&App) -> Outcome<T>) -> Option<T> {
     let environment = Environment::read();
     let (files, given) = whole::settings_of(&asked_words());
-    let config = Config::load(&environment, &files, given).ok()?;
-    if config.image_service_endpoint.is_none() && !config.root.exists() {
-        return None;
-    }
+    let mut config = Config::load(&environment, &files, given).ok()?;
     let runtime = crate::runtime::start(|_| std::process::exit(1)).ok()?;
     let found = runtime.block_on(async {
         let signals = Signals::listen(&TaskTracker::new()).ok()?;
+        tokio::time::timeout(PATIENCE, follow(&mut config, &environment)).await.ok()?.ok()?;
+        if config.image_service_endpoint.is_none() && !config.root.exists() {
+            return None;
+        }
         let app =
             App::new(environment, config, Printer::default(), Progress::Nothing, signals, false, Access::reading());
         let found = tokio::time::timeout(PATIENCE, question(&app)).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use cri_api::Kind;
 use cri_api::engine::{ConvertReport, ConvertRequest, ConvertedImage, LayerShape};
 use serde::Serialize;
 
@@ -98,12 +99,12 @@ pub(super) async fn run(app: &App, args: &Convert) -> Outcome {
     let to = LayerShape::from_name(&args.to).expect("the command line takes no other");
     let request = ConvertRequest { to, images: args.images.clone() };
     let report = match app.images().await?.facts() {
-        Some(runtime) => {
-            let report =
-                runtime.convert_layers(&request).await.map_err(|error| Failure::call("convert layers", &error))?;
-            report
-                .ok_or_else(|| Failure::failed("convert layers: the runtime's store takes layers of one form only"))?
-        }
+        Some(runtime) => match runtime.convert_layers(&request).await {
+            Ok(report) => report
+                .ok_or_else(|| Failure::failed("convert layers: the runtime's store takes layers of one form only"))?,
+            Err(error) if error.kind() == Kind::Unimplemented => return Err(app.no_engine("convert").await),
+            Err(error) => return Err(Failure::call("convert layers", &error)),
+        },
         None => {
             let report = app.engine("convert").await?.convert_images(&request).await;
             report.map_err(|error| Failure::call("convert layers", &error))?

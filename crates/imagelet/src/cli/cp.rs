@@ -52,14 +52,14 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
         ));
     }
     let shown = format!("{image}:{}", String::from_utf8_lossy(&source));
-    let open = tree::open(app, &format!("cp {shown}"), &image).await?;
+    let command = format!("cp {shown}");
     let privileged = app.environment.privileged;
     let (follow, stop) = (args.follow_link, app.stop.clone());
-    let work = move || {
+    let work = move |view: &View| {
         let context = format!("cp {shown}");
-        let node = open.view.resolve(&source, follow).map_err(|error| failure(&context, &error))?;
+        let node = view.resolve(&source, follow).map_err(|error| failure(&context, &error))?;
         if to_stdout {
-            return archive(&open.view, &node, &source, &context, &|| stop.is_cancelled());
+            return archive(view, &node, &source, &context, &|| stop.is_cancelled());
         }
         let there = match std::fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => TargetKind::Directory,
@@ -79,7 +79,7 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
                 match destination::find(&named, &cancelled) {
                     Ok(Destination::File(path)) => at(&path).unwrap_or(CopyTarget { name: Some(name), ..place }),
                     Ok(Destination::Stream(out)) if node.stat().kind == Kind::File => {
-                        let copied = pour(&open.view, &node, out, &named, &cancelled);
+                        let copied = pour(view, &node, out, &named, &cancelled);
                         report(&copied.map_err(|error| failure(&context, &error))?, &target);
                         return Ok(());
                     }
@@ -103,11 +103,11 @@ pub(super) async fn run(app: &App, args: &Cp) -> Outcome {
             _ => place,
         };
         let options = CopyOptions { privileged, whole: place.make, cancelled: &cancelled };
-        let copied = open.view.copy(&node, &place.into, place.name.as_deref(), options);
+        let copied = view.copy(&node, &place.into, place.name.as_deref(), options);
         report(&copied.map_err(|error| failure(&context, &error))?, &target);
         Ok(())
     };
-    tree::blocking("cp", work).await
+    tree::read(app, &command, &image, work).await
 }
 
 fn no_path(text: &OsStr) -> Failure {

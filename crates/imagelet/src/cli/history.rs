@@ -1,12 +1,16 @@
 //! `imagelet history`: the steps by which an image was built, from its config.
 
 use cri_api::ImageSpec;
+use cri_api::engine::{ImageDocuments, ImageEngine};
 use jiff::Timestamp;
+use oci::Digest;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::app::App;
 use crate::args::History;
 use crate::exit::{Failure, Outcome};
+use crate::images::Images;
 use crate::output::{Report, Table, units};
 
 /// Longer commands are cut in tables, unless cutting is disabled.
@@ -20,7 +24,9 @@ struct Step {
     id: String,
     created: Option<Timestamp>,
     created_by: String,
-    size: u64,
+    /// Absent if a runtime has the layer and does not report its size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    size: Option<u64>,
     comment: String,
     empty_layer: bool,
     #[serde(skip)]
@@ -56,7 +62,13 @@ impl Report for Steps {
         for step in &self.0 {
             let id = if step.id.is_empty() { "<missing>".to_owned() } else { units::id(&step.id, whole) };
             let command = if whole { step.created_by.clone() } else { cut(&step.created_by) };
-            table.row([id, step.age.clone(), command, units::bytes(step.size), step.comment.clone()]);
+            table.row([
+                id,
+                step.age.clone(),
+                command,
+                step.size.map(units::bytes).unwrap_or_default(),
+                step.comment.clone(),
+            ]);
         }
         table
     }
@@ -80,19 +92,69 @@ fn cut(text: &str) -> String {
 }
 
 pub(super) async fn run(app: &App, args: &History) -> Outcome {
-    let engine = app.engine("history").await?;
-    let found = engine.image_documents(&ImageSpec::new(&args.image)).await;
+    let images = app.images().await?;
+    let found = match images.engine() {
+        Some(engine) => of_store(engine.as_ref(), &args.image).await,
+        None => of_runtime(images, &args.image).await,
+    };
     let found = found.map_err(|error| Failure::call(format!("history of {}", args.image), &error))?;
-    let documents = found.ok_or_else(|| Failure::failed(format!("no such image: {}", args.image)))?;
-    let steps = steps(&documents.id, &documents.config, &documents.layer_bytes, Timestamp::now())?;
-    app.printer.report(&Steps(steps))
+    let image = found.ok_or_else(|| Failure::failed(format!("no such image: {}", args.image)))?;
+    app.printer.report(&Steps(steps(&image, Timestamp::now())?))
+}
+
+/// The parts of an image that its history is made of.
+struct ImageHistory {
+    id: String,
+    config: Vec<u8>,
+    /// Bytes of each layer, lowest first; `None` if the size is not known.
+    layer_bytes: Vec<Option<u64>>,
+}
+
+async fn of_store(engine: &dyn ImageEngine, image: &str) -> cri_api::Result<Option<ImageHistory>> {
+    let documents = engine.image_documents(&ImageSpec::new(image)).await?;
+    Ok(documents.map(|ImageDocuments { id, config, layer_bytes, .. }| ImageHistory {
+        id,
+        config,
+        layer_bytes: layer_bytes.into_iter().map(Some).collect(),
+    }))
+}
+
+/// Returns the history of a runtime's image, whose config is in the verbose status.
+async fn of_runtime(images: &Images, text: &str) -> cri_api::Result<Option<ImageHistory>> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Info {
+        image_spec: Value,
+    }
+    let status = images.inspect(&ImageSpec::new(text)).await?;
+    let Some(image) = status.image else { return Ok(None) };
+    let info = status.info.get("info").and_then(|info| serde_json::from_str::<Info>(info).ok());
+    let Some(Info { image_spec }) = info else {
+        return Err(cri_api::Error::new(
+            cri_api::Kind::Unimplemented,
+            "the runtime does not report the image's config",
+        ));
+    };
+    let diff_ids = image_spec["rootfs"]["diff_ids"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let diff_ids: Option<Vec<Digest>> = diff_ids.iter().map(|id| id.as_str()?.parse().ok()).collect();
+    let diff_ids = diff_ids.unwrap_or_default();
+    let layer_bytes = match images.facts() {
+        Some(facts) => facts.layer_bytes(&diff_ids).await?,
+        None => None,
+    };
+    let layer_bytes = match layer_bytes {
+        Some(bytes) => bytes.into_iter().map(Some).collect(),
+        None => vec![None; diff_ids.len()],
+    };
+    Ok(Some(ImageHistory { id: image.id, config: image_spec.to_string().into_bytes(), layer_bytes }))
 }
 
 /// Returns the steps, the last one first. Layers that no step names become steps without a command.
-fn steps(id: &str, config: &[u8], layers: &[u64], now: Timestamp) -> Outcome<Vec<Step>> {
+fn steps(image: &ImageHistory, now: Timestamp) -> Outcome<Vec<Step>> {
+    let ImageHistory { id, config, layer_bytes } = image;
     let parsed: ConfigHistory = oci::json::from_slice(config)
         .map_err(|error| Failure::failed(format!("the config of image {id} cannot be read: {error}")))?;
-    let mut layers = layers.iter().copied();
+    let mut layers = layer_bytes.iter().copied();
     let mut steps = Vec::new();
     for entry in parsed.history.unwrap_or_default() {
         let entry = entry.unwrap_or_default();
@@ -103,7 +165,7 @@ fn steps(id: &str, config: &[u8], layers: &[u64], now: Timestamp) -> Outcome<Vec
             age: created.map(|created| age(created, now)).unwrap_or_default(),
             created,
             created_by: entry.created_by.unwrap_or_default(),
-            size: if empty_layer { 0 } else { layers.next().unwrap_or_default() },
+            size: if empty_layer { Some(0) } else { layers.next().unwrap_or(Some(0)) },
             comment: entry.comment.unwrap_or_default(),
             empty_layer,
         });
@@ -156,7 +218,12 @@ mod tests {
             {"created_by": "RUN a command that is much longer than what fits into a table"}
         ]}"#;
         let now: Timestamp = "2024-01-03T00:00:00Z".parse().expect("a time");
-        let text = Steps(steps("sha256:0123456789abcdef", config, &[4_000_000, 200, 30], now).expect("reads"));
+        let image = |config: &[u8], layer_bytes| ImageHistory {
+            id: "sha256:0123456789abcdef".to_owned(),
+            config: config.to_vec(),
+            layer_bytes,
+        };
+        let text = Steps(steps(&image(config, vec![Some(4_000_000), Some(200), Some(30)]), now).expect("reads"));
         let want = "\
 ID             CREATED      CREATED BY                                      SIZE   COMMENT
 0123456789ab   -            -                                               30B    -
@@ -165,8 +232,10 @@ ID             CREATED      CREATED BY                                      SIZE
 <missing>      2 days ago   ADD rootfs.tar /                                4MB    base
 ";
         assert_eq!(text.table(false, false).render(), want);
-        assert!(steps("x", br#"{"history": null}"#, &[], now).expect("reads").is_empty());
-        assert!(steps("x", b"3", &[], now).is_err());
+        let sizes = |image| steps(&image, now).expect("reads").iter().map(|step| step.size).collect::<Vec<_>>();
+        assert_eq!(sizes(image(config, vec![None, None])), [None, Some(0), None], "sizes that are not known");
+        assert!(sizes(image(br#"{"history": null}"#, Vec::new())).is_empty());
+        assert!(steps(&image(b"3", Vec::new()), now).is_err());
     }
 
     #[test]

@@ -71,7 +71,6 @@ pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
         (_, path) => FileName::of_words(&args.image, path.as_deref().unwrap_or(OsStr::new("/")))?,
     };
     let FileName { image, path } = file;
-    let open = tree::open(app, &format!("ls {image}"), &image).await?;
     let shown = match app.printer.format {
         _ if app.printer.quiet => EntryForm::Names,
         Some(format) if format.is_document() => EntryForm::Document(format),
@@ -79,16 +78,16 @@ pub(super) async fn run(app: &App, args: &Ls) -> Outcome {
         Some(Format::Table) | None if args.long => EntryForm::Long { layer: false },
         _ => EntryForm::Names,
     };
-    let (recursive, whole) = (args.recursive, app.printer.whole);
-    let list = move || {
+    let (recursive, whole, name) = (args.recursive, app.printer.whole, image.clone());
+    let list = move |view: &View| {
         let out = match shown {
             EntryForm::Document(format) => Sequence::of(format),
             _ => Sequence::lines(),
         };
-        let lister = Lister { view: &open.view, image: &image, shown, recursive, whole, out };
+        let lister = Lister { view, image: &image, shown, recursive, whole, out };
         lister.list(&path)
     };
-    tree::blocking("ls", list).await
+    tree::read(app, &format!("ls {name}"), &name, list).await
 }
 
 struct Lister<'a> {

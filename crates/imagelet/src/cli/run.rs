@@ -122,7 +122,7 @@ impl<'a> Services<'a> {
             (Some((listening, runtime)), Some(managed)) => {
                 let collects = app.config.gc.enabled.unwrap_or(true);
                 let service = serving::service(images, &node.collection, managed.metrics(), &app.board, collects);
-                Some(listening.open(service.to_clients, runtime)?)
+                Some(listening.open(app, service.to_clients, runtime)?)
             }
             _ => None,
         };

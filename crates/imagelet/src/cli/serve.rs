@@ -51,7 +51,7 @@ async fn serve(app: &App) -> Outcome {
     let ServedImages { to_clients, to_commands } =
         serving::service(images, &collection, &metrics, &app.board, collects);
     images.answer_with(Arc::clone(&to_commands));
-    let server = listening.open(to_clients, runtime)?;
+    let server = listening.open(app, to_clients, runtime)?;
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);

@@ -1,10 +1,14 @@
-//! Opens the file tree of an image or a layer within the store, while its layers are leased. Displays and writes nothing.
+//! Opens the file tree of an image or a layer within imagelet's own store or that of a runtime, while its layers are held. Displays and
+//! writes nothing. Called by `ls`, `cat` and `cp`.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 
-use cri_api::engine::LayerLease;
-use store::view::{Kind, Stack, Stat, View, ViewError};
+use cri_api::engine::runtime_store::{LowerLayer, RuntimeImageFacts};
+use cri_api::{ImageSpec, Kind};
+use oci::Digest;
+use store::Lower;
+use store::view::{Kind as FileKind, Stack, Stat, View, ViewError};
 
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome, chain};
@@ -54,21 +58,71 @@ pub(super) fn image_name(text: &OsStr) -> Outcome<String> {
     text.to_str().map(str::to_owned).ok_or_else(|| usage("an image name is UTF-8 text"))
 }
 
-/// An open tree. The lease keeps its layers from being removed.
-pub(super) struct Tree {
-    pub(super) view: View,
-    _lease: LayerLease,
+/// Reads the tree of an image, by name or id, or of a layer of imagelet's own store, by its digest. The layers stay where they are until
+/// `work`, which blocks, has ended. `command` is for messages.
+pub(super) async fn read<T: Send + 'static>(
+    app: &App,
+    command: &str,
+    text: &str,
+    work: impl FnOnce(&View) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
+    let images = app.images().await?;
+    match (images.engine(), images.facts()) {
+        (None, Some(facts)) => read_in_runtime(app, facts.as_ref(), command, text, work).await,
+        _ => read_in_store(app, command, text, work).await,
+    }
 }
 
-/// Opens the tree of an image, by name or id, or of a layer, by its digest. `command` is for messages.
-pub(super) async fn open(app: &App, command: &str, text: &str) -> Outcome<Tree> {
+async fn read_in_store<T: Send + 'static>(
+    app: &App,
+    command: &str,
+    text: &str,
+    work: impl FnOnce(&View) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
     let engine = app.engine(command).await?;
     let lease = engine.lease_layers(text).await.map_err(|error| Failure::call(command, &error))?;
     let stack: Stack = serde_json::from_value(lease.stack().clone())
         .map_err(|error| Failure::caused(Code::Failed, format!("{command}: understand its layers"), &error))?;
     let (root, shown) = (lease.root().to_owned(), command.to_owned());
-    let view = blocking(command, move || View::open(&root, &stack).map_err(|error| failure(shown, &error)));
-    Ok(Tree { view: view.await?, _lease: lease })
+    let read = move || {
+        let view = View::open(&root, &stack).map_err(|error| failure(shown, &error))?;
+        work(&view)
+    };
+    let outcome = blocking(command, read).await;
+    drop(lease);
+    outcome
+}
+
+async fn read_in_runtime<T: Send + 'static>(
+    app: &App,
+    facts: &dyn RuntimeImageFacts,
+    command: &str,
+    text: &str,
+    work: impl FnOnce(&View) -> Outcome<T> + Send + 'static,
+) -> Outcome<T> {
+    let held = match facts.hold_layers(&ImageSpec::new(text)).await {
+        Ok(Some(held)) => held,
+        Ok(None) => return Err(Failure::failed(format!("no such image: {text}"))),
+        Err(error) if error.kind() == Kind::Unimplemented => {
+            tracing::info!("{}", error.message());
+            return Err(app.no_engine(command).await);
+        }
+        Err(error) => return Err(Failure::call(command, &error)),
+    };
+    let of = |(diff_id, layer): &(Digest, LowerLayer)| match layer {
+        LowerLayer::Directory(path) => (diff_id.clone(), Lower::Directory(path.clone())),
+        LowerLayer::ErofsFile(path) => (diff_id.clone(), Lower::Erofs(path.clone())),
+    };
+    let (layers, shown) = (held.layers().iter().map(of).collect::<Vec<_>>(), command.to_owned());
+    let read = move || {
+        let view = View::of_layers(&layers).map_err(|error| failure(shown, &error))?;
+        work(&view)
+    };
+    let outcome = blocking(command, read).await;
+    if let Err(error) = held.end().await {
+        tracing::warn!(%error, "the runtime keeps the layers of {text} for one hour at most");
+    }
+    outcome
 }
 
 /// Runs blocking work, and waits for it. When the program is ended, the work is abandoned.
@@ -97,14 +151,14 @@ pub(super) fn failure(context: impl std::fmt::Display, error: &ViewError) -> Fai
 /// Returns kind and permissions as `ls -l` shows them.
 pub(super) fn mode_text(stat: &Stat) -> String {
     let first = match stat.kind {
-        Kind::File => '-',
-        Kind::Directory => 'd',
-        Kind::Symlink => 'l',
-        Kind::Char => 'c',
-        Kind::Block => 'b',
-        Kind::Fifo => 'p',
-        Kind::Socket => 's',
-        Kind::Whiteout => 'w',
+        FileKind::File => '-',
+        FileKind::Directory => 'd',
+        FileKind::Symlink => 'l',
+        FileKind::Char => 'c',
+        FileKind::Block => 'b',
+        FileKind::Fifo => 'p',
+        FileKind::Socket => 's',
+        FileKind::Whiteout => 'w',
     };
     let mut text = String::from(first);
     for (shift, special, marks) in [(6, 0o4000, ['s', 'S']), (3, 0o2000, ['s', 'S']), (0, 0o1000, ['t', 'T'])] {

@@ -1,6 +1,7 @@
 //! Lists images once, or repeatedly for `--watch`. If an agent holds the images, its API reports new lists. Otherwise the images are listed
 //! periodically, and between two listings the store stays available to other processes. Called by `images`.
 
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use agent::admin::images::ImageList;
@@ -9,7 +10,6 @@ use cri_api::Image;
 use tokio::time::Instant;
 
 use crate::app::App;
-use crate::endpoint::admin_socket;
 use crate::exit::{Failure, Outcome};
 
 /// Pause between two checks for changes.
@@ -73,8 +73,8 @@ impl<'a> ImageLists<'a> {
         let now = self.app.list_images_now().await?;
         let changed = if now.own { store::Store::changed_at(&self.app.config.root) } else { None };
         self.last = Some(Listing { at, changed });
-        if now.agent && matches!(self.agent, Agent::Unasked) {
-            self.agent = self.follow().await;
+        if let Some(socket) = now.agent.filter(|_| matches!(self.agent, Agent::Unasked)) {
+            self.agent = follow(&socket).await;
         }
         Ok(Some(now.images))
     }
@@ -87,19 +87,18 @@ impl<'a> ImageLists<'a> {
         let listed = self.app.marked_service().await?.list_images(None).await;
         listed.map(Some).map_err(|error| Failure::call("list images", &error))
     }
+}
 
-    /// Requests the stream of the agent's lists.
-    async fn follow(&self) -> Agent {
-        let socket = admin_socket(&self.app.config);
-        match client::events(&socket, Method::GET, "/v1/images/events", Vec::new()).await {
-            Ok(events) => {
-                tracing::debug!(socket = %socket.display(), "following the images of the agent");
-                Agent::Follows(events)
-            }
-            Err(error) => {
-                tracing::debug!(%error, "the agent does not tell of its images");
-                Agent::Silent
-            }
+/// Requests the stream of the agent's lists.
+async fn follow(socket: &Path) -> Agent {
+    match client::events(socket, Method::GET, "/v1/images/events", Vec::new()).await {
+        Ok(events) => {
+            tracing::debug!(socket = %socket.display(), "following the images of the agent");
+            Agent::Follows(events)
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the agent does not report its images");
+            Agent::Silent
         }
     }
 }

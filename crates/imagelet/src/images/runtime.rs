@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ImageService;
+use cri_api::engine::runtime_store::RuntimeImageFacts as _;
 use cri_grpc::Endpoint;
 use cri_grpc::client::{RemoteRuntimeService, connect_image_service};
 use image_service::{PullEngine, RuntimeImages};
 use oci::Platform;
 use tokio_util::sync::CancellationToken;
 
+use super::agent_behind::AgentBehind;
 use super::layer_form::layer_settings;
 use super::opening::{Opening, engine_options, open_failure, own_reach};
 use crate::config::Config;
@@ -20,22 +22,42 @@ use crate::exit::{Code, Failure, Outcome, chain, code_of};
 /// Pause between two sweeps of pulls' leftovers in the runtime's store.
 const SWEEP_EVERY: Duration = Duration::from_secs(600);
 
-type Connected = (Arc<dyn ImageService>, Option<Arc<RuntimeImages>>);
+/// The images behind an endpoint.
+pub(super) struct Connected {
+    pub(super) service: Arc<dyn ImageService>,
+    /// Present if our engine may pull them, or reads their layers.
+    pub(super) runtime: Option<Arc<RuntimeImages>>,
+    /// The agent that serves them in place of a runtime.
+    pub(super) agent: Option<Arc<AgentBehind>>,
+}
 
-/// Connects to the images behind an endpoint. The second value is present if our engine may pull them.
+/// Connects to the images behind an endpoint.
 pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Opening<'_>) -> Outcome<Connected> {
     let access = opening.access;
     if config.pull_engine == PullEngine::Runtime && access.pulls {
         leave_to_runtime(config, endpoint, "pullEngine is runtime")?;
     }
-    let service: Arc<dyn ImageService> = match connect_image_service(endpoint, client_options(config)).await {
-        Ok(service) => Arc::new(service),
-        Err(error) => return Err(Failure::new(code_of(error.kind()), chain(&error))),
-    };
-    if config.pull_engine == PullEngine::Runtime || !access.pulls && !access.accounts {
-        return Ok((service, None));
+    let connected = connect_image_service(endpoint, client_options(config)).await;
+    let remote = connected.map_err(|error| Failure::new(code_of(error.kind()), chain(&error)))?;
+    let agent = remote.agent_socket().map(|socket| Arc::new(AgentBehind::new(socket)));
+    let service: Arc<dyn ImageService> = Arc::new(remote);
+    if let Some(agent) = agent {
+        if access.pulls && config.pull_engine != PullEngine::Runtime {
+            agent.check_pull(config, endpoint).await?;
+        }
+        if access.reports_engine() {
+            tracing::info!(pullEngine = %agent.pull_engine().await, "pull engine selected for {endpoint} by {agent}");
+        }
+        return Ok(Connected { service, runtime: None, agent: Some(agent) });
     }
-    let runtime = fills(config, endpoint, opening, service).await?;
+    if !access.pulls && !access.accounts {
+        return Ok(Connected { service, runtime: None, agent: None });
+    }
+    let runtime = fills(config, endpoint, opening, Arc::clone(&service)).await?;
+    if config.pull_engine == PullEngine::Runtime {
+        // Every call is the runtime's own; only the engine is reported.
+        return Ok(Connected { service, runtime: Some(runtime), agent: None });
+    }
     // A runtime that does not answer yet may still be a suitable one: each call reports the error until it answers.
     let choice = match runtime.choice().await {
         Ok(choice) => Some(choice),
@@ -56,7 +78,7 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
             leave_to_runtime(config, endpoint, &format!("{endpoint} cannot be filled: {}", choice.why))?;
         }
     }
-    Ok((Arc::clone(&runtime) as _, Some(runtime)))
+    Ok(Connected { service: Arc::clone(&runtime) as _, runtime: Some(runtime), agent: None })
 }
 
 /// Refuses settings that the runtime's own pull would not follow. `why` explains why the runtime pulls.
@@ -70,7 +92,7 @@ fn leave_to_runtime(config: &Config, endpoint: &Endpoint, why: &str) -> Outcome 
 }
 
 /// Refuses a platform of another machine: the runtime pulls only for its own.
-fn own_platform(wanted: &Platform, endpoint: &Endpoint) -> Outcome {
+pub(super) fn own_platform(wanted: &Platform, endpoint: &Endpoint) -> Outcome {
     let own = Platform::host();
     if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
         return Ok(());

@@ -13,7 +13,7 @@ use image_manager::{Clock, Instrumented, Metrics, PullBoard, WantedBy, WatchedPu
 
 use super::waiting::until_available;
 use crate::app::App;
-use crate::endpoint::{connect_passthrough, parse_endpoint};
+use crate::endpoint::{admin_socket, connect_passthrough, parse_endpoint};
 use crate::exit::{Code, Failure, Outcome};
 use crate::images::Images;
 
@@ -68,6 +68,7 @@ impl Listening {
     /// Listens. Calls wait until [`CriServer::run`] answers them.
     pub(crate) fn open(
         self,
+        app: &App,
         service: Arc<dyn ImageService>,
         runtime: Option<RuntimePassthrough>,
     ) -> Outcome<CriServer> {
@@ -75,7 +76,8 @@ impl Listening {
             Some(listener) => listener,
             None => server::bind(&self.endpoint).map_err(|error| ListenError::new(&self.endpoint, error))?,
         };
-        let options = ServerOptions { runtime, ..ServerOptions::new(service, env!("CARGO_PKG_VERSION")) };
+        let admin_socket = Some(admin_socket(&app.config));
+        let options = ServerOptions { runtime, admin_socket, ..ServerOptions::new(service, env!("CARGO_PKG_VERSION")) };
         Ok(CriServer { endpoint: self.endpoint, remains: listener.remains(), listener, options })
     }
 }

@@ -5,9 +5,11 @@
 #![expect(clippy::duplicate_mod, reason = "some suites are there once for each shape of layers")]
 
 mod admin;
+mod agent_store;
 mod api;
 mod archives;
 mod backoff;
+mod behind_agent;
 mod clock_steps;
 mod cluster;
 mod config;
@@ -42,6 +44,7 @@ mod hosts;
 mod housekeeping;
 mod in_directories;
 mod in_images;
+mod in_runtime;
 mod interrupt;
 mod kill;
 mod layers;

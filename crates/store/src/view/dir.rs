@@ -4,8 +4,9 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, SeekFrom};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 
 use super::attributes::{Kind, LayerNode, Stat};
@@ -31,6 +32,13 @@ impl DirLayer {
         let fs = rustix::fs::openat(layer, FS, flags, Mode::empty())?;
         let deferred = if owners_on_disk { None } else { Some(Deferred::read(layer.as_fd())?) };
         Ok(Self { fs, beneath: Beneath::default(), deferred })
+    }
+
+    /// Opens the tree at a path, whose files have their owners themselves.
+    pub(super) fn at(tree: &Path) -> io::Result<Self> {
+        let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let fs = rustix::fs::openat(CWD, tree, flags, Mode::empty())?;
+        Ok(Self { fs, beneath: Beneath::default(), deferred: None })
     }
 
     /// Looks up a path. The empty path is the root.

@@ -4,8 +4,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::Path;
 
 use erofs::{InodeInfo, Nid, Reader};
+use rustix::fs::{CWD, Mode, OFlags};
 
 use super::attributes::{Kind, LayerNode, Stat};
 use crate::disk::xattr::is_of_overlayfs;
@@ -19,6 +21,13 @@ pub(super) struct ErofsLayer(Reader<File>);
 impl ErofsLayer {
     pub(super) fn open(directory: &OwnedFd) -> io::Result<Self> {
         Ok(Self(recipe::read_erofs(directory.as_fd())?))
+    }
+
+    /// Opens the EROFS file at a path.
+    pub(super) fn at(path: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file = File::from(rustix::fs::openat(CWD, path, flags, Mode::empty())?);
+        Ok(Self(Reader::open(file)?))
     }
 
     pub(super) fn root(&self) -> io::Result<LayerNode> {

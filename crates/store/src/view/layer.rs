@@ -10,6 +10,7 @@ use super::attributes::LayerNode;
 use super::dir::DirLayer;
 use super::erofs::{ErofsContent, ErofsLayer};
 use super::path::join;
+use crate::Lower;
 use crate::disk::layer::Shape;
 
 /// A place in a layer: its path, and its number where the shape has one.
@@ -32,6 +33,14 @@ impl OpenLayer {
         match shape {
             Shape::Dir => Ok(Self::Dir(DirLayer::open(directory, owners_on_disk)?)),
             Shape::Erofs => Ok(Self::Erofs(ErofsLayer::open(directory)?)),
+        }
+    }
+
+    /// Opens a layer that lies in a runtime's store. Its files have their owners themselves.
+    pub(super) fn at(layer: &Lower) -> io::Result<Self> {
+        match layer {
+            Lower::Directory(path) => Ok(Self::Dir(DirLayer::at(path)?)),
+            Lower::Erofs(path) => Ok(Self::Erofs(ErofsLayer::at(path)?)),
         }
     }
 

@@ -32,6 +32,7 @@ use layer::{At, LayerContent, OpenLayer};
 use path::{join, parts_of, shown_path};
 pub use stack::Stack;
 
+use crate::Lower;
 use crate::disk::layout::LAYERS;
 use crate::tar::shown;
 
@@ -143,6 +144,18 @@ impl View {
             layers.push((layer.diff_id.clone(), opened));
         }
         Ok(Self { layers, single: stack.image.is_none() })
+    }
+
+    /// Opens the layers of an image in a runtime's store, each with its diff ID, the topmost first. They must not be removed before.
+    ///
+    /// # Errors
+    /// [`ViewError::Layer`].
+    pub fn of_layers(layers: &[(Digest, Lower)]) -> Result<Self, ViewError> {
+        let open = |(diff_id, layer): &(Digest, Lower)| match OpenLayer::at(layer) {
+            Ok(opened) => Ok((diff_id.clone(), opened)),
+            Err(source) => Err(ViewError::Layer { diff_id: diff_id.clone(), source }),
+        };
+        Ok(Self { layers: layers.iter().map(open).collect::<Result<_, _>>()?, single: false })
     }
 
     /// The layers, the topmost first, by diff id. Those that nothing is seen of are left out.
