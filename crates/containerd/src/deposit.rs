@@ -24,7 +24,7 @@ use crate::layout::{SnapshotLayout, layer_of};
 use crate::mounted_layers::MountedLayers;
 use crate::{Error, ErrorKind, ImageRecord, Labels, Lease, Prepared, Result, Snapshotter};
 
-/// Number of snapshots that are prepared at once. containerd's database has one writer; the work beside it overlaps.
+/// Number of snapshots that are prepared at once. containerd's database has one writer; the other work overlaps.
 const EARLY_AT_ONCE: usize = 4;
 
 /// An image on its way into containerd's store.

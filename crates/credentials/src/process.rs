@@ -181,7 +181,7 @@ impl Programs {
     }
 
     fn end(&self) {
-        // Under the lock no group is dropped: a program that nobody has waited for keeps its number.
+        // Under the lock no group is dropped: a program that was not waited for keeps its number.
         let mut leaders = self.leaders.lock();
         for leader in leaders.take().unwrap_or_default() {
             kill(leader);

@@ -1,6 +1,8 @@
 //! `imagelet status`: the state of a node's images and their disk. `-o json` has the form of a Node's `status.images` and
 //! `status.conditions`.
 
+use std::io::IsTerminal as _;
+
 use cri_api::engine::UnfinishedPulls;
 use serde::Deserialize;
 
@@ -78,7 +80,10 @@ pub(super) async fn run(app: &App) -> Outcome {
         Format::Wide => {
             app.printer.lines([tables(&shown, true).join("\n") + "\n" + images(&shown).render().trim_end()])
         }
-        _ => app.printer.lines([tables(&shown, app.printer.whole).join("\n").trim_end()]),
+        _ => {
+            let whole = app.printer.whole || !std::io::stdout().is_terminal();
+            app.printer.lines([tables(&shown, whole).join("\n").trim_end()])
+        }
     }
 }
 

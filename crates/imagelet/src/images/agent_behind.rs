@@ -15,8 +15,7 @@ use image_service::PullEngine;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::opening::own_reach;
-use super::runtime::own_platform;
+use super::opening::{own_platform, own_reach};
 use crate::config::Config;
 use crate::exit::{Code, Failure, Outcome, chain};
 

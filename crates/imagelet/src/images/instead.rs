@@ -1,4 +1,4 @@
-//! What a user does instead where a runtime keeps the images and a command works on a store of imagelet's own. Called by
+//! The command that helps if a runtime keeps the images and a command works on imagelet's own store. Called by
 //! [`App`](crate::app::App).
 
 use std::path::{Path, PathBuf};

@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use cri_grpc::Endpoint;
 use image_service::{EngineOptions, OpenError, Reach};
+use oci::Platform;
 use registry::Bandwidth;
 use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
@@ -39,6 +41,15 @@ pub(super) fn own_reach(config: &Config, puller: &dyn std::fmt::Display) -> Outc
     }
     let flags = "--tls-verify and --plain-http are for pulls of this process";
     Err(Failure::usage(format!("{flags}, and {puller} pulls: configure the registry's hosts.toml there")))
+}
+
+/// Refuses a platform of another machine: the runtime pulls only for its own.
+pub(super) fn own_platform(wanted: &Platform, endpoint: &Endpoint) -> Outcome {
+    let own = Platform::host();
+    if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
+        return Ok(());
+    }
+    Err(Failure::usage(format!("platform {wanted} is for pulls of this process, and {endpoint} pulls, for {own}")))
 }
 
 /// Returns the options of the embedded engine, by the configuration.

@@ -9,12 +9,11 @@ use cri_api::engine::runtime_store::RuntimeImageFacts as _;
 use cri_grpc::Endpoint;
 use cri_grpc::client::{RemoteRuntimeService, connect_image_service};
 use image_service::{PullEngine, RuntimeImages};
-use oci::Platform;
 use tokio_util::sync::CancellationToken;
 
 use super::agent_behind::AgentBehind;
 use super::layer_form::layer_settings;
-use super::opening::{Opening, engine_options, open_failure, own_reach};
+use super::opening::{Opening, engine_options, open_failure, own_platform, own_reach};
 use crate::config::Config;
 use crate::endpoint::client_options;
 use crate::exit::{Code, Failure, Outcome, chain, code_of};
@@ -89,15 +88,6 @@ fn leave_to_runtime(config: &Config, endpoint: &Endpoint, why: &str) -> Outcome 
     }
     own_reach(config, endpoint)?;
     own_platform(&config.engine.platform, endpoint)
-}
-
-/// Refuses a platform of another machine: the runtime pulls only for its own.
-pub(super) fn own_platform(wanted: &Platform, endpoint: &Endpoint) -> Outcome {
-    let own = Platform::host();
-    if own.runnable().iter().any(|own| own.os == wanted.os && own.architecture == wanted.architecture) {
-        return Ok(());
-    }
-    Err(Failure::usage(format!("platform {wanted} is for pulls of this process, and {endpoint} pulls, for {own}")))
 }
 
 async fn fills(

@@ -9,11 +9,11 @@ use std::path::Path;
 use oci::Digest;
 use rustix::fs::{Mode, OFlags};
 
+use crate::Lower;
 use crate::disk::layer::Shape;
 use crate::disk::layout;
 use crate::error::StoreError;
 use crate::ingest::layer::{LayerPlace, UnpackedLayer};
-use crate::layers::shape::Lower;
 use crate::unpack::{Attributes, PathLookup};
 
 impl UnpackedLayer {

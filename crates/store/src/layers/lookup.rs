@@ -2,10 +2,10 @@
 
 use oci::Digest;
 
+use crate::Lower;
 use crate::disk::layer::LayerId;
 use crate::error::StoreError;
 use crate::layers::Layers;
-use crate::layers::shape::Lower;
 use crate::records::entries::{ImageRecord, Layer, LayerEntry};
 use crate::records::tables::Records;
 use crate::view::stack::stack;

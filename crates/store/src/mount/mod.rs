@@ -32,10 +32,10 @@ use rustix::fs::{AtFlags, CWD, Mode};
 use rustix::mount::UnmountFlags;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::Lower;
 use crate::disk::is_privileged;
 use crate::disk::layout::EMPTY;
 use crate::error::StoreError;
-use crate::layers::shape::Lower;
 use crate::view::Stack;
 
 /// Files that a process has open in addition to those of layers.

@@ -1,10 +1,10 @@
 //! Operations on layers that leave this store for another one: syncing them, and linking their files.
 
+use crate::Lower;
 use crate::disk::layer::Shape;
 use crate::disk::layout;
 use crate::disk::layout::EROFS_FILE;
 use crate::error::StoreError;
-use crate::layers::shape::Lower;
 use crate::store::Store;
 use crate::unpack::link_tree;
 use rustix::fs::{AtFlags, Mode, OFlags};

@@ -12,32 +12,14 @@ mod file_type;
 
 use std::io::{self, BufRead, Write};
 use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use crate::Lower;
 use crate::disk::layer::{LayerId, Shape};
 use crate::recipe::RecipeError;
 use crate::records::entries::LayerStats;
 use crate::unpack::{Below, PathLookup, UnpackError, UnpackOptions, UnpackOutcome};
 use crate::view::Deferred;
-
-/// A lower layer for the mounter: a directory, or an EROFS file that is to be mounted first.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lower {
-    /// A directory as overlayfs takes it.
-    Directory(PathBuf),
-    /// A file with an EROFS file system, in which whiteouts and opaque directories are as overlayfs takes them.
-    Erofs(PathBuf),
-}
-
-impl Lower {
-    /// Where it is.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        match self {
-            Self::Directory(path) | Self::Erofs(path) => path,
-        }
-    }
-}
 
 impl Shape {
     /// Makes what an ingest needs in the private directory of a new layer.
