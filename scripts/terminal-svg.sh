@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records docs/terminal.svg: runs real commands of the built imagelet on a terminal of 100 columns, against a registry on loopback.
+# Records docs/terminal.svg: runs real commands of the built imagelet on a terminal of 152 columns, against a registry on loopback.
 #
 # terminal-svg.sh [PROGRAM] [FILE]: the program is target/debug/imagelet if none is named, the file docs/terminal.svg. The image is made of this
 # machine's own files, as in demo.sh; hosts.toml leads hub.example to the registry. Needs python3. Leaves nothing running.
@@ -67,7 +67,6 @@ env -i HOME="$demo" PATH="$demo/bin:/usr/bin:/bin" LANG=C.UTF-8 TERM=xterm-256co
   python3 "$OLDPWD/scripts/terminal-svg.py" "$file" \
   'cat pod.yaml' \
   'imagelet ensure -f pod.yaml' \
-  'imagelet --log-level warn ensure -f pod.yaml     # once more: nothing to do' \
-  'imagelet df' \
-  'imagelet cat hub.example/web:1 /etc/debian_version     # no mount, no root' \
-  'imagelet check --deep'
+  'imagelet explain -f pod.yaml     # what a kubelet would do now, and why' \
+  'imagelet gc explain hub.example/web:1     # would it be removed, and when' \
+  'imagelet cat hub.example/web:1 /etc/debian_version     # no mount, no root'
