@@ -14,8 +14,11 @@ fn web(node: &Node) -> Value {
 #[track_caller]
 fn is_reported(node: &Node, path: &str) {
     let names_it = |line: &str| line.contains(&format!("origin=\"{path}\"")) && line.contains("it cannot be listed");
+    let summary = format!("refused: {path}; see `imagelet describe {path}`");
     let said = || node.imagelet.run(&["pods", "-A"]).stderr;
-    node.eventually(&format!("{path} is reported"), || said().lines().any(names_it));
+    node.eventually(&format!("{path} is reported"), || said().contains(&summary));
+    let described = node.imagelet.ok(&["describe", path]);
+    assert!(described.contains("it cannot be listed"), "{described}");
     let lines = node.log().into_iter().filter(|line| names_it(line));
     assert_eq!(lines.count(), 1, "{:#?}", node.log());
 }
