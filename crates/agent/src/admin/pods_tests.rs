@@ -343,6 +343,7 @@ async fn the_page_names_every_metric_of_pods() {
     assert_eq!(
         rest,
         [
+            "imagelet_container_waiting",
             "kubelet_restarted_pods_total",
             "kubelet_run_podsandbox_errors_total",
             "kubelet_started_containers_errors_total",

@@ -83,7 +83,7 @@ impl Report for Usage {
         // Texts would make columns of the images so wide that lines do not fit a terminal.
         table.section(&["STORE", "ON DISK", "NOTE"]);
         if let Some(left) = self.unfinished.filter(|left| *left != UnfinishedPulls::default()) {
-            let note = format!("{left} of interrupted pulls, for later ones");
+            let note = format!("{left} of interrupted pulls");
             table.row(["unfinished pulls".to_owned(), units::bytes(left.bytes), note]);
         }
         if let Some(OwnFiles { reserve_bytes, records_bytes }) = self.store {
@@ -190,7 +190,7 @@ mod tests {
             store,
             [
                 "STORE ON DISK NOTE",
-                "unfinished pulls 70B 1 layer, 2 parts of interrupted pulls, for later ones",
+                "unfinished pulls 70B 1 layer, 2 parts of interrupted pulls",
                 "reserve 8.39MB freed when the disk is full",
                 "records 90B -",
                 "all images 60B /m",

@@ -60,6 +60,9 @@ const OVERLAPS: &str = "(() => {
     const parent = node.parentElement;
     if (!node.data.trim() || parent.closest('.sr, .skip, script, noscript, .matrix')) continue;
     if (parent.checkVisibility && !parent.checkVisibility()) continue;
+    // On phones the heads of tables are there for screen readers alone.
+    const head = parent.closest('thead');
+    if (head && getComputedStyle(head).clipPath !== 'none') continue;
     const range = document.createRange();
     range.selectNodeContents(node);
     // Texts that end with an ellipsis are cut at the box of the element that hides the rest.
