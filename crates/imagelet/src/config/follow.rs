@@ -17,12 +17,17 @@ impl Config {
         self.origins.contains_key("imageServiceEndpoint") || self.is_of_command("root")
     }
 
-    /// Takes over the settings that select images from the configuration of an agent. Flags and variables of this command stay in force.
+    /// Takes over the settings that select images from the configuration of an agent. Flags and variables of this command stay in force, and
+    /// so do a signature policy, from wherever it is, and the pull engine that it demands: no agent weakens them.
     ///
     /// # Errors
     /// The field with a value that this version does not know, and the allowed values.
     pub(crate) fn adopt(&mut self, agent: &Map<String, Value>) -> Result<(), String> {
+        let has_policy = self.engine.signature_policy.is_some();
         for field in ADOPTED {
+            if has_policy && ["signaturePolicy", "pullEngine"].contains(&field) {
+                continue;
+            }
             let Some(text) = agent.get(field).and_then(Value::as_str) else { continue };
             let Some(setting) = of_field(field).filter(|_| !self.is_of_command(field)) else { continue };
             setting
@@ -68,6 +73,19 @@ mod tests {
         assert_eq!(config.runtime_layers, store::LayerFormat::Dir);
         assert_eq!(config.pull_engine, image_service::PullEngine::Auto);
         assert_eq!((config.max_pods, config.listen), (Config::default().max_pods, None));
+    }
+
+    #[test]
+    fn no_agent_weakens_a_signature_policy() {
+        let agent = fields(json!({"root": "/data", "signaturePolicy": "", "pullEngine": "runtime"}));
+        let mut config = Config::defaults(&Environment::default());
+        config.engine.signature_policy = Some("/etc/containers/policy.json".into());
+        let file = Origin::File { path: "/etc/imagelet/config.yaml".into(), line: 3 };
+        config.origins.insert("signaturePolicy", file);
+        config.adopt(&agent).expect("known values");
+        assert_eq!(config.engine.signature_policy.as_deref(), Some(std::path::Path::new("/etc/containers/policy.json")));
+        assert_eq!(config.pull_engine, image_service::PullEngine::Auto);
+        assert_eq!(config.root, std::path::Path::new("/data"));
     }
 
     #[test]
