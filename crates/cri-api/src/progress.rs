@@ -25,6 +25,21 @@ pub enum LayerState {
     Done,
 }
 
+impl LayerState {
+    /// Returns the state in words, for users.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Fetching => "fetching",
+            Self::Unpacking => "unpacking",
+            Self::WaitingForOther => "in another pull",
+            Self::Present => "present",
+            Self::Done => "done",
+        }
+    }
+}
+
 /// A progress event of a pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -6,6 +6,8 @@ use cri_api::{Error, ImageStatus, Kind, Result};
 use oci::Digest;
 use serde::Deserialize;
 
+use crate::destination::image::chain;
+
 /// The parts of a verbose status that name layers.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -32,20 +34,11 @@ fn diff_ids(status: &ImageStatus) -> Result<Vec<Digest>> {
     Ok(info.image_spec.rootfs.diff_ids.unwrap_or_default())
 }
 
-/// Returns the chain IDs of a stack of layers, lowest first.
-fn chain_ids(diff_ids: &[Digest]) -> Vec<Digest> {
-    let mut chain: Vec<Digest> = Vec::with_capacity(diff_ids.len());
-    for diff_id in diff_ids {
-        chain.push(oci::chain_id(chain.last(), diff_id));
-    }
-    chain
-}
-
 /// Returns the bytes on disk of the layers with these diff IDs, lowest first.
 pub(crate) async fn layer_bytes(store: &dyn RuntimeStore, diff_ids: &[Digest]) -> Result<Vec<u64>> {
     let mut all = Vec::with_capacity(diff_ids.len());
-    for chain_id in chain_ids(diff_ids) {
-        all.push(store.snapshot_bytes(&chain_id.to_string()).await?);
+    for link in chain(diff_ids) {
+        all.push(store.snapshot_bytes(&link.chain_id.to_string()).await?);
     }
     Ok(all)
 }
@@ -53,7 +46,8 @@ pub(crate) async fn layer_bytes(store: &dyn RuntimeStore, diff_ids: &[Digest]) -
 /// Holds the layers of the image with this verbose status.
 pub(crate) async fn hold_layers(store: &dyn RuntimeStore, status: &ImageStatus) -> Result<HeldLayers> {
     let diff_ids = diff_ids(status)?;
-    let Some(top) = chain_ids(&diff_ids).pop() else { return Ok(HeldLayers::new(Vec::new(), None)) };
+    let Some(top) = chain(&diff_ids).pop() else { return Ok(HeldLayers::new(Vec::new(), None)) };
+    let top = top.chain_id;
     let Some(hold) = store.hold_layers(&top).await? else {
         let message = "a layer of the image is missing or damaged: pull the image again";
         return Err(Error::new(Kind::FailedPrecondition, message));
@@ -87,7 +81,8 @@ mod tests {
         let text = format!(r#"{{"chainID": "", "imageSpec": {{"rootfs": {{"diff_ids": ["{low}", "{high}"]}}}}}}"#);
         let found = diff_ids(&status(&text)).expect("two");
         assert_eq!(found, [low.clone(), high.clone()]);
-        assert_eq!(chain_ids(&found), [low.clone(), oci::chain_id(Some(&low), &high)]);
+        let chain: Vec<Digest> = chain(&found).into_iter().map(|link| link.chain_id).collect();
+        assert_eq!(chain, [low.clone(), oci::chain_id(Some(&low), &high)]);
         let scratch = diff_ids(&status(r#"{"imageSpec": {"rootfs": {"diff_ids": null}}}"#));
         assert_eq!(scratch, Ok(Vec::new()));
         assert!(diff_ids(&ImageStatus::default()).is_err());

@@ -395,7 +395,7 @@ async fn young_images_stay_until_they_are_old_enough() {
 
 #[tokio::test]
 async fn sandbox_image_of_the_runtime_stays_unless_the_settings_name_another() {
-    let images = vec![image("sandbox", 10), image("other", 10), image("gone", 10)];
+    let images = vec![image("sandbox", 10), image("other", 10), image("unused", 10)];
     let rig = Rig::with(policy(90, 80, 0, 0), 1000, 100, Content { images, ..Content::default() }, |options| {
         let name = || Some("r.example/sandbox:1".to_owned());
         options.sandbox_image_lookup = Some(Arc::new(move || Box::pin(std::future::ready(name()))));
@@ -405,20 +405,20 @@ async fn sandbox_image_of_the_runtime_stays_unless_the_settings_name_another() {
         let removed = outline.images.into_iter().filter(|row| row.decision == "remove").map(|row| row.id);
         removed.collect::<BTreeSet<_>>()
     };
-    assert_eq!(removed().await, BTreeSet::from(["gone".to_owned(), "other".to_owned()]));
+    assert_eq!(removed().await, BTreeSet::from(["unused".to_owned(), "other".to_owned()]));
     // A reload keeps asking the runtime.
     let rules = |sandbox_image| GcOptions { sandbox_image, ..(*rig.manager.options()).clone() };
     rig.manager.adopt_rules(rules(Some("r.example/other:1".into())));
-    assert_eq!(removed().await, BTreeSet::from(["gone".to_owned(), "sandbox".to_owned()]));
+    assert_eq!(removed().await, BTreeSet::from(["unused".to_owned(), "sandbox".to_owned()]));
     rig.manager.adopt_rules(rules(None));
-    assert_eq!(removed().await, BTreeSet::from(["gone".to_owned(), "other".to_owned()]));
+    assert_eq!(removed().await, BTreeSet::from(["unused".to_owned(), "other".to_owned()]));
 }
 
 // upstream: gc/TestDeleteUnusedImagesExemptSandboxImage
 #[tokio::test]
 async fn sandbox_pinned_and_kept_images_stay() {
     let runtimes = Image { pinned: true, ..image("runtimes", 10) };
-    let images = vec![image("sandbox", 10), runtimes, image("mine", 10), image("ruled", 10), image("gone", 10)];
+    let images = vec![image("sandbox", 10), runtimes, image("mine", 10), image("ruled", 10), image("unused", 10)];
     let rule = KeepRule { pattern: Pattern::parse("r.example/rul*").expect("a pattern"), effect: RuleEffect::Keep };
     let rig = Rig::with(policy(90, 80, 0, 0), 1000, 100, Content { images, ..Content::default() }, |options| {
         options.sandbox_image = Some("r.example/sandbox:1".into());
@@ -430,7 +430,7 @@ async fn sandbox_pinned_and_kept_images_stay() {
     let words: BTreeMap<&str, &str> =
         outline.images.iter().map(|row| (row.id.as_str(), row.decision.as_str())).collect();
     let want =
-        [("gone", "remove"), ("mine", "pinned"), ("ruled", "rule"), ("runtimes", "pinned"), ("sandbox", "in-use")];
+        [("unused", "remove"), ("mine", "pinned"), ("ruled", "rule"), ("runtimes", "pinned"), ("sandbox", "in-use")];
     assert_eq!(words, BTreeMap::from(want));
     assert_eq!(rig.shelf.ids().len(), 5, "a plan removes nothing");
     rig.manager.collect(Goal::AllUnused).await.expect("fine");

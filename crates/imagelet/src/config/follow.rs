@@ -83,7 +83,10 @@ mod tests {
         let file = Origin::File { path: "/etc/imagelet/config.yaml".into(), line: 3 };
         config.origins.insert("signaturePolicy", file);
         config.adopt(&agent).expect("known values");
-        assert_eq!(config.engine.signature_policy.as_deref(), Some(std::path::Path::new("/etc/containers/policy.json")));
+        assert_eq!(
+            config.engine.signature_policy.as_deref(),
+            Some(std::path::Path::new("/etc/containers/policy.json"))
+        );
         assert_eq!(config.pull_engine, image_service::PullEngine::Auto);
         assert_eq!(config.root, std::path::Path::new("/data"));
     }

@@ -179,7 +179,7 @@ fn refused_credentials_absent_images_and_a_wrong_clock_are_errors() {
     is(&doctor(&slow, &[&plain]).1("clock"), "warning", &["behind the registry's clock"]);
     drop(guarded);
     process::eventually("the registry has ended", || {
-        let gone = doctor(&imagelet, &[&app]).1("registry");
-        gone["result"] == "error" && gone["remedy"].as_str().is_some_and(|remedy| remedy.contains(&certs))
+        let check = doctor(&imagelet, &[&app]).1("registry");
+        check["result"] == "error" && check["remedy"].as_str().is_some_and(|remedy| remedy.contains(&certs))
     });
 }

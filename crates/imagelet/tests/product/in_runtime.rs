@@ -32,8 +32,8 @@ fn history_and_files_are_those_of_our_own_store() {
         equal(&["ls", "-R", &name]);
         equal(&["ls", "-R", &name, "/etc"]);
         equal(&["cat", &name, "/etc/upper"]);
-        let gone = remote.fails(1, &["cat", &name, "/etc/lower"]);
-        assert!(gone.contains("no such file"), "a whiteout hides the file: {gone}");
+        let hidden = remote.fails(1, &["cat", &name, "/etc/lower"]);
+        assert!(hidden.contains("no such file"), "a whiteout hides the file: {hidden}");
         let target = s.scratch.directory(&format!("copied-{engine}"));
         remote.ok(&["cp", &format!("{name}:/etc/upper"), &target.display().to_string()]);
         assert_eq!(fs::read_to_string(target.join("upper")).expect("copied"), "upper\n");

