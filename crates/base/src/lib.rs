@@ -2,7 +2,7 @@
 //! callers share](single_flight), [`blocking`] work with its panics handed on, [`GoDuration`], the table of
 //! [mounts](mount), [mounts of EROFS files](mount_erofs), [layers that stay mounted](layer_mount), [loop devices](LoopDevice), [groups of a peer](peer_groups), [locks](FileLock) and
 //! [states](FileIdentity) of files, files that [no other user reads](write_private), the error of a
-//! [full disk](is_disk_full), reads that [`fill`] a buffer, [walks](walk_tree) over trees that other processes change,
+//! [full disk](is_disk_full), the [identity](process_instance) of this process, reads that [`fill`] a buffer, [walks](walk_tree) over trees that other processes change,
 //! the text form of certificates ([`pem`]), [sizes and durations](units) for people, the names [`nearest`] to a
 //! wrong one, trace context in headers, and parts of TLS clients.
 //!
@@ -26,6 +26,7 @@ mod overlay;
 pub mod peer_groups;
 pub mod pem;
 mod private_file;
+mod process_instance;
 #[cfg(feature = "tokio")]
 pub mod single_flight;
 #[cfg(feature = "tls")]
@@ -47,4 +48,5 @@ pub use loop_device::{LAYER_DEVICE, LoopDevice, LoopDevices, LoopFlags};
 pub use nearest::{closest, near_names, nearest};
 pub use overlay::{OverlayMount, overlay_mounts};
 pub use private_file::write_private;
+pub use process_instance::process_instance;
 pub use tree_walk::{TreeWalkError, walk_tree};

@@ -26,3 +26,6 @@ pub const MAX_MESSAGE_BYTES: usize = 16 * 1024 * 1024;
 pub const KUBE_RUNTIME_API_VERSION: &str = "0.1.0";
 /// Header of answers about images with the path of the admin socket, if the server is an agent of imagelet. Other clients ignore it.
 const ADMIN_SOCKET: &str = "imagelet-admin-socket";
+/// Header of the same answers with the identity of the agent's process, which its own API answers as well: the path may lead to
+/// another agent's socket where the client has another mount namespace.
+const INSTANCE: &str = "imagelet-instance";

@@ -266,6 +266,7 @@ async fn version(ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         api_version: API_VERSION.to_owned(),
         pid: std::process::id(),
+        instance: base::process_instance().to_owned(),
         may_change: caller.may_change,
     })
 }

@@ -22,6 +22,9 @@ pub struct AgentVersion {
     pub api_version: String,
     /// Id of the process.
     pub pid: u32,
+    /// Identity of the process, which answers of its CRI socket carry as well.
+    #[serde(default)]
+    pub instance: String,
     /// True if this caller may use the routes that change state.
     pub may_change: bool,
 }

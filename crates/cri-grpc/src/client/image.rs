@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fmt;
 use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
@@ -15,7 +15,16 @@ use super::call::{Caller, ListMode};
 use super::traced::TracedChannel;
 use crate::convert::all;
 use crate::pb::image_service_client::ImageServiceClient;
-use crate::{ADMIN_SOCKET, Endpoint, pb};
+use crate::{ADMIN_SOCKET, Endpoint, INSTANCE, pb};
+
+/// The own API of an agent that serves images.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AgentAddress {
+    /// Path of its socket, in the mount namespace of the agent.
+    pub socket: PathBuf,
+    /// Identity of the agent's process, which its API answers as well; empty if the agent sends none.
+    pub instance: String,
+}
 
 /// An image service on the other side of a socket. Made by
 /// [`connect_image_service`](super::connect_image_service); clones share the connection.
@@ -23,7 +32,7 @@ use crate::{ADMIN_SOCKET, Endpoint, pb};
 pub struct RemoteImageService {
     caller: Arc<Caller>,
     lists: Arc<ListMode>,
-    agent: Arc<OnceLock<PathBuf>>,
+    agent: Arc<OnceLock<AgentAddress>>,
 }
 
 impl RemoteImageService {
@@ -32,10 +41,10 @@ impl RemoteImageService {
         Self { caller, lists, agent: Arc::default() }
     }
 
-    /// Returns the socket of the peer's own API, if the peer is an agent of imagelet.
+    /// Returns where the peer's own API is, if the peer is an agent of imagelet.
     #[must_use]
-    pub fn agent_socket(&self) -> Option<&Path> {
-        self.agent.get().map(PathBuf::as_path)
+    pub fn agent(&self) -> Option<&AgentAddress> {
+        self.agent.get()
     }
 
     /// Where it is.
@@ -116,7 +125,11 @@ impl ImageService for RemoteImageService {
         let request = pb::ImageFsInfoRequest {};
         let answer = self.caller.timed("ImageFsInfo", repeated!(self, image_fs_info, request)).await?;
         if let Some(path) = answer.metadata().get(ADMIN_SOCKET) {
-            self.agent.get_or_init(|| PathBuf::from(OsStr::from_bytes(path.as_bytes())));
+            let instance = answer.metadata().get(INSTANCE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+            self.agent.get_or_init(|| AgentAddress {
+                socket: PathBuf::from(OsStr::from_bytes(path.as_bytes())),
+                instance: instance.to_owned(),
+            });
         }
         Ok(answer.into_inner().into())
     }

@@ -18,7 +18,7 @@ use std::time::Duration;
 use cri_api::{Error, ImageService as _, Kind, RuntimeService as _};
 use tokio::time::Instant;
 
-pub use image::RemoteImageService;
+pub use image::{AgentAddress, RemoteImageService};
 pub use options::{ClientOptions, ConnectBackoff};
 pub use passthrough::RuntimePassthrough;
 pub use runtime::RemoteRuntimeService;

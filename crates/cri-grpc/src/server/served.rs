@@ -13,10 +13,10 @@ use tracing::Instrument as _;
 use super::ending::{CallNature, Ending, Sent};
 use super::image::ImageCalls;
 use super::runtime::NoPods;
-use crate::ADMIN_SOCKET;
 use crate::client::RuntimePassthrough;
 use crate::pb::image_service_server::ImageServiceServer;
 use crate::pb::runtime_service_server::RuntimeServiceServer;
+use crate::{ADMIN_SOCKET, INSTANCE};
 
 /// Start of the paths that are for the image service.
 const IMAGES: &str = "/runtime.v1.ImageService/";
@@ -78,6 +78,7 @@ impl CallRouter {
                     let mut answer = self.images.call(request).await;
                     if let (Ok(answer), Some(path)) = (&mut answer, self.admin_socket) {
                         answer.headers_mut().insert(ADMIN_SOCKET, path);
+                        answer.headers_mut().insert(INSTANCE, HeaderValue::from_static(base::process_instance()));
                     }
                     answer
                 }

@@ -1,6 +1,6 @@
 //! The server beyond single calls: its stand-in for a runtime, the calls that it does not serve, and its end.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use tonic::codegen::http::Request;
 use tonic::transport::{Channel, Uri};
 
 use super::support::{Running, endpoint_in, quick, soon};
-use crate::client::{ClientOptions, connect_image_service, connect_runtime_service};
+use crate::client::{AgentAddress, ClientOptions, connect_image_service, connect_runtime_service};
 use crate::pb::runtime_service_client::RuntimeServiceClient;
 use crate::server::{ServerOptions, serve};
 use crate::{Endpoint, pb};
@@ -60,7 +60,9 @@ async fn agent_names_its_admin_socket() {
         let admin_socket = path.map(PathBuf::from);
         let server = Running::with(ServerOptions { admin_socket, ..options(Duration::ZERO).1 });
         let client = soon(connect_image_service(&server.endpoint, ClientOptions::default())).await.unwrap();
-        assert_eq!(client.agent_socket(), path.map(Path::new));
+        let agent =
+            path.map(|path| AgentAddress { socket: path.into(), instance: base::process_instance().to_owned() });
+        assert_eq!(client.agent(), agent.as_ref());
     }
 }
 

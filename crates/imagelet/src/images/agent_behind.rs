@@ -6,11 +6,13 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use agent::api::client::{self, AskError, Method};
+use agent::api::wire::AgentVersion;
 use async_trait::async_trait;
 use cri_api::engine::runtime_store::{DamagedLayer, RuntimeImageFacts};
 use cri_api::engine::{ConvertReport, ConvertRequest, ImageLayers};
 use cri_api::{Error, Kind};
 use cri_grpc::Endpoint;
+use cri_grpc::client::AgentAddress;
 use image_service::PullEngine;
 use serde::Deserialize;
 use serde_json::Value;
@@ -36,8 +38,25 @@ impl fmt::Display for AgentBehind {
 }
 
 impl AgentBehind {
-    pub(super) fn new(socket: &Path) -> Self {
-        Self { socket: socket.to_owned() }
+    /// Verifies that the agent of a CRI socket is the one that answers on its admin socket: in another mount namespace, the path may
+    /// lead to another agent. If nothing can be asked there, each later question has that error.
+    ///
+    /// # Errors
+    /// Another agent answers.
+    pub(super) async fn verified(address: &AgentAddress, endpoint: &Endpoint) -> Outcome<Self> {
+        let socket = address.socket.clone();
+        let found: Result<AgentVersion, AskError> = client::ask_json(&socket, Method::GET, "/v1/version").await;
+        match found {
+            Ok(found) if found.instance != address.instance => {
+                let socket = socket.display();
+                let message = format!(
+                    "another agent than the one on {endpoint} answers on its admin socket {socket}: that path is of another \
+                     mount namespace; use the command where the agent runs"
+                );
+                Err(Failure::new(Code::Config, message))
+            }
+            _ => Ok(Self { socket }),
+        }
     }
 
     /// Returns the agent's admin socket.

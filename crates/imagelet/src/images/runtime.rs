@@ -38,7 +38,10 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
     }
     let connected = connect_image_service(endpoint, client_options(config)).await;
     let remote = connected.map_err(|error| Failure::new(code_of(error.kind()), chain(&error)))?;
-    let agent = remote.agent_socket().map(|socket| Arc::new(AgentBehind::new(socket)));
+    let agent = match remote.agent() {
+        Some(address) => Some(Arc::new(AgentBehind::verified(address, endpoint).await?)),
+        None => None,
+    };
     let service: Arc<dyn ImageService> = Arc::new(remote);
     if let Some(agent) = agent {
         if access.pulls && config.pull_engine != PullEngine::Runtime {

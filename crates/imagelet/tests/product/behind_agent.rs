@@ -101,3 +101,32 @@ fn lines_of_the_document_about_success_are_what_is_printed() {
     has("imagelet.io/blob");
     assert!(run(containerd.ctr().args(["snapshots", "info", &chain])).contains("imagelet.io/blob"));
 }
+
+/// Where the path of the admin socket leads to another agent, as in another mount namespace, that agent is not asked in its place.
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn admin_socket_of_another_agent_is_refused() {
+    let s = Scene::new();
+    let admin = s.scratch.join("admin.sock");
+    let serve = |name: &str| {
+        let agent = Imagelet::on(&s.scratch.join(name)).global("--admin-socket", &admin.display().to_string());
+        let socket = s.scratch.join(&format!("{name}.sock"));
+        (
+            agent.serve(&socket),
+            Imagelet::on(&s.scratch.join("client")).global("-i", &format!("unix://{}", socket.display())),
+        )
+    };
+    let (_first, to_first) = serve("first");
+    to_first.ok(&["images"]);
+    fs::remove_file(&admin).expect("take the socket's path");
+    let (_second, to_second) = serve("second");
+    to_second.ok(&["images"]);
+    for words in
+        [&["images"][..], &["pull", "registry.test/app:1"], &["gc", "--all-unused"], &["pin", "registry.test/app:1"]]
+    {
+        let refused = to_first.fails(64, words);
+        let wanted = format!("answers on its admin socket {}", admin.display());
+        assert!(refused.contains(&wanted), "{words:?}: {refused}");
+    }
+    assert_eq!(to_second.ok(&["pins", "-q"]), "", "the second agent got no pin");
+}
