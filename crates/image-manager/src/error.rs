@@ -218,12 +218,6 @@ impl PullFailure {
         self.attempts.iter().filter_map(|attempt| attempt.error.needed_bytes()).max()
     }
 
-    /// Returns true if the pull failed because of a quota.
-    pub(crate) fn names_a_quota(&self) -> bool {
-        self.cause == Cause::DiskFull
-            && self.attempts.iter().any(|attempt| attempt.error.reason() == Some(Reason::QuotaExceeded))
-    }
-
     /// Returns the first cause that has a name, even if there are other causes.
     fn named(&self) -> Option<NamedReason> {
         self.attempts.iter().find_map(|attempt| NamedReason::of(attempt.error.reason()?))

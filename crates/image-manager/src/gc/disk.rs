@@ -99,7 +99,7 @@ impl Shortage {
 
 /// Bytes for people, in the form of the kubelet's message about free disk space.
 #[must_use]
-pub fn human(bytes: u64) -> String {
+pub(super) fn human(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} B");

@@ -33,7 +33,7 @@ mod survey;
 mod turns;
 
 pub use detect::{AlwaysUsed, Detected, User, detect};
-pub use disk::{DiskProbe, DiskSpace, Shortage, human};
+pub use disk::{DiskProbe, DiskSpace, Shortage};
 pub use evict::{EvictPods, EvictionCause};
 pub use eviction::{Amount, Signal, ThresholdError, Thresholds};
 pub use history::{UsageHistory, UsageRecord, key};

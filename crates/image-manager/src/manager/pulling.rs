@@ -3,13 +3,13 @@
 
 use std::sync::Arc;
 
+use base::units;
 use credentials::Requester;
 use cri_api::{Error, ImageSpec, Kind};
 
 use super::ImageManager;
 use crate::backoff::{Failure, Marks, Subject};
 use crate::credential_lookup::{CredentialLookup, ResolvedCredentials};
-use crate::gc::human;
 use crate::outcome::Outcome;
 use crate::pull::{Mark, PullFailed, Recheck, Wanted};
 use crate::requested_name::RequestedName;
@@ -67,12 +67,11 @@ impl ImageManager {
             && failure.cause() == Cause::DiskFull
         {
             // The pull has ended, so collection does not wait for it; the next pull waits for its turn again.
-            let needed = failure.needed_bytes();
-            let reclaimed = collector.reclaim_space(needed).await;
+            let reclaimed = collector.reclaim_space(failure.needed_bytes()).await;
             if reclaimed.justifies_retry() {
                 pulled = self.puller.pull(wanted()).await;
             }
-            tried = Some((needed, reclaimed));
+            tried = Some(reclaimed);
         }
         let pulled = match pulled {
             Ok(pulled) => pulled,
@@ -122,7 +121,7 @@ impl ImageManager {
         subject: &Subject<'_>,
         found: &ResolvedCredentials,
         failed: PullFailed,
-        tried: Option<(Option<u64>, ReclaimedSpace)>,
+        tried: Option<ReclaimedSpace>,
     ) -> EnsureImageError {
         let image = request.image.clone();
         let source = match failed {
@@ -137,9 +136,7 @@ impl ImageManager {
             }
         };
         let mut notes: Vec<String> = found.notes.iter().map(ToString::to_string).collect();
-        // With a quota, the space that would have to be free does not help users; the error states the space that is needed.
-        let needs = |needed| source.needed_bytes().or(needed).filter(|_| !source.names_a_quota());
-        notes.extend(tried.map(|(needed, reclaimed)| note(needs(needed), &reclaimed)));
+        notes.extend(tried.as_ref().map(note));
         let source = source.with_notes(notes);
         let (cause, retry_after) = (source.cause(), source.retry_after());
         let error = EnsureImageError::Pull { image, source };
@@ -225,14 +222,15 @@ impl ImageManager {
     }
 }
 
-/// Returns the note about a collection for a pull that found the disk full.
-fn note(needed: Option<u64>, reclaimed: &ReclaimedSpace) -> String {
-    let needed = needed.map_or_else(String::new, |needed| format!("{} were needed, and ", human(needed)));
+/// Returns the note about a collection for a pull that found the disk full. The pull's error states the space that it needs.
+fn note(reclaimed: &ReclaimedSpace) -> String {
     let images = if reclaimed.removed == 1 { "image" } else { "images" };
     let done = match reclaimed.removed {
         0 => "garbage collection found nothing to remove".to_owned(),
-        count => format!("garbage collection freed {} by removing {count} {images}", human(reclaimed.freed_bytes)),
+        count => {
+            format!("garbage collection freed {} by removing {count} {images}", units::bytes(reclaimed.freed_bytes))
+        }
     };
     let problem = reclaimed.problem.as_ref().map_or_else(String::new, |problem| format!(": {problem}"));
-    format!("{needed}{done}{problem}")
+    format!("{done}{problem}")
 }

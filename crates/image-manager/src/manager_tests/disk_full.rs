@@ -57,9 +57,9 @@ async fn a_pull_is_tried_once_more_when_something_was_freed() {
     assert!(rig.manager.backoff().is_empty(), "no pull waits");
 }
 
-/// Messages for people leave out the space that a quota demands: the disk has that and more.
+/// The error states the space that is needed, in the form that fits a quota; the note does not repeat it.
 #[tokio::test]
-async fn with_a_quota_the_note_reports_only_freed_space() {
+async fn the_note_reports_only_freed_space() {
     let (rig, collector) = rig(freed(1));
     let words = "no space left on the file system of /images (a quota is used up); about 600 bytes are needed";
     let error = Error::new(Kind::ResourceExhausted, words).with_needed_bytes(1 << 40);
@@ -77,8 +77,8 @@ async fn a_second_failure_is_the_last_and_reports_the_collection() {
     rig.fake.faults().fail(CallKind::PullImage, full(Some(5 << 30)));
     let error = rig.ensure(request("missing_image", PullPolicy::Always)).await.expect_err("full for good");
     assert_eq!((collector.asked.lock().len(), rig.pulled_names().len()), (1, 2));
-    let text = "no space left on the file system of /images (5.0 GiB were needed, and garbage collection freed 1.5 MiB by \
-                removing 2 images: 1 image is stuck)";
+    let text = "no space left on the file system of /images (garbage collection freed 1.57MB by removing 2 images: 1 image \
+                is stuck)";
     assert_eq!(error.message(), text);
     assert_eq!((error.reason(), error.cause()), ("ErrImagePull", Some(crate::Cause::DiskFull)));
     assert_eq!(rig.reasons(), ["Pulling", "Failed"]);
