@@ -2,6 +2,8 @@
 //! and ends with its exit code. Holds no rule of its own; the commands are in [`cli`].
 
 mod access;
+#[cfg(target_env = "gnu")]
+mod allocator;
 mod app;
 mod args;
 mod cli;
@@ -49,6 +51,8 @@ use signals::Signals;
 use traces::Traces;
 
 fn main() -> ExitCode {
+    #[cfg(target_env = "gnu")]
+    allocator::return_large_blocks();
     #[cfg(all(target_env = "gnu", target_feature = "crt-static"))]
     name_service::use_built_in();
     let words: Vec<OsString> = std::env::args_os().collect();

@@ -1,4 +1,4 @@
-//! The memory of the process contains passwords, and is not written to a core file.
+//! The memory of the process: it contains passwords, and is not written to a core file; an agent holds no more of it after many pulls.
 
 use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
@@ -7,8 +7,11 @@ use std::path::Path;
 use rustix::process::Signal;
 
 use crate::support::cli::{PROGRAM, end_of};
-use crate::support::process::{Daemon, eventually, signal, tool};
+use crate::support::images;
+use crate::support::process::{Daemon, eventually, held, signal, tool};
+use crate::support::random::noise_of;
 use crate::support::scene::Scene;
+use crate::support::{Imagelet, Packing};
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
@@ -37,4 +40,40 @@ fn no_core_file_is_written() {
     let status = end_of(&mut killed);
     assert_eq!(status.signal(), Some(6), "{status}");
     assert!(!status.core_dumped(), "its memory went into a core file");
+}
+
+/// More than the noise of an agent with ten tasks in flight, less than the buffers of one layer of each of six pulls.
+const GROWTH: u64 = 8 << 20;
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn an_agent_holds_no_more_after_many_pulls() {
+    let s = Scene::new();
+    let layers: Vec<_> = (0..4)
+        .map(|number| {
+            let tree = s.scratch.directory(&format!("tree{number}"));
+            images::write(&tree.join(format!("large{number}")), noise_of(&format!("large {number}"), 12 << 20));
+            for file in 0..1500 {
+                images::write(
+                    &tree.join(format!("small{number}/{}/{file}", file % 17)),
+                    format!("{file}\n").repeat(file % 300),
+                );
+            }
+            images::settle(&tree);
+            s.layout.layer(&tree, if number % 2 == 0 { Packing::Gzip } else { Packing::Zstd })
+        })
+        .collect();
+    let name = s.registry.push(&s.layout, &s.layout.image(&layers), "memory/app:1");
+    let socket = s.scratch.join("cri.sock");
+    let agent = s.imagelet.serve(&socket);
+    let remote = Imagelet::remote(&format!("unix://{}", socket.display()));
+    let after_pulls = |count: usize| {
+        for _ in 0..count {
+            remote.ok(&["pull", &name]);
+            remote.ok(&["rmi", &name]);
+        }
+        held(agent.pid()).expect("the agent runs")
+    };
+    let (few, many) = (after_pulls(2), after_pulls(8));
+    assert!(many <= few + GROWTH, "{} MiB after two pulls, {} MiB after ten", few >> 20, many >> 20);
 }

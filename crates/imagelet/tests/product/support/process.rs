@@ -26,7 +26,7 @@ pub(crate) fn tool(name: &str) -> Command {
 }
 
 /// The memory of a process in bytes, without what it has from files; `None`: it has ended.
-fn held(pid: u32) -> Option<u64> {
+pub(crate) fn held(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let kibibytes = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix(" kB"));
