@@ -65,8 +65,12 @@ struct Row {
 
 impl Harbour {
     fn new(mebibytes: u64) -> Self {
+        Self::with_disk(LoopFs::ext4(mebibytes))
+    }
+
+    fn with_disk(disk: LoopFs) -> Self {
         let s = Scene::new();
-        let disk = LoopFs::ext4(mebibytes).mount(&s.scratch, "disk");
+        let disk = disk.mount(&s.scratch, "disk");
         Self::on(s, disk)
     }
 

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::{Harbour, Pushed, differences};
 use crate::support::Imagelet;
+use crate::support::disk::LoopFs;
 use crate::support::images;
 use crate::support::manifests::{Manifests, Pod};
 use crate::support::process::{eventually, run, tool};
@@ -25,7 +26,11 @@ struct Mounted {
 
 impl Mounted {
     fn new() -> Self {
-        let h = Harbour::new(256);
+        Self::with_disk(LoopFs::ext4(256))
+    }
+
+    fn with_disk(disk: LoopFs) -> Self {
+        let h = Harbour::with_disk(disk);
         let layers = h.layers("mounted", 4, 20_000);
         let app = h.push("mounted/app:1", &layers);
         h.plain.ok(&["pull", &app.name]);
@@ -319,4 +324,37 @@ fn a_failure_to_mount_is_no_damage() {
     assert!(layers.iter().all(|layer| layer.join("layer.erofs").is_file()));
     m.imagelet.ok(&["check"]);
     m.is_whole("with loop devices");
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn layers_work_on_xfs_and_btrfs() {
+    for disk in [LoopFs::xfs(512), LoopFs::btrfs(512)] {
+        let mut m = Mounted::with_disk(disk);
+        let layers = m.linked();
+        let files: u64 =
+            layers.iter().map(|layer| fs::metadata(layer.join("layer.erofs")).expect("a file").len()).sum();
+        assert!(m.image_bytes() >= files, "{disk:?}");
+        // A start of the machine.
+        m.h.containerd.stop();
+        layers.iter().for_each(|layer| m.unmount(layer));
+        m.imagelet.ok(&["mounts", "--all"]);
+        m.h.containerd.start_again();
+        m.is_whole(&format!("{disk:?}: mounted again"));
+        // A damaged file.
+        m.unmount(&layers[1]);
+        fs::write(layers[1].join("layer.erofs"), vec![0x5a; 8192]).expect("write");
+        m.ensure();
+        m.is_whole(&format!("{disk:?}: repaired"));
+        // Both ways.
+        m.imagelet.ok(&["convert", "--to", "dir", "--all"]);
+        assert_eq!((m.linked(), m.mounts()), (Vec::new(), Vec::new()), "{disk:?}");
+        m.is_whole(&format!("{disk:?}: directories"));
+        m.imagelet.ok(&["convert", "--to", "erofs", "--all"]);
+        assert_eq!(m.linked().len(), layers.len(), "{disk:?}");
+        m.is_whole(&format!("{disk:?}: files"));
+        m.imagelet.ok(&["rmi", &m.app.name]);
+        assert_eq!(m.mounts(), Vec::<String>::new(), "{disk:?}");
+        m.h.empty(&format!("{disk:?}: at the end"));
+    }
 }

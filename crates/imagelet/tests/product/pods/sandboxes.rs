@@ -5,8 +5,10 @@ use std::fs;
 
 use serde_json::json;
 
+use crate::support::manifests::docker_config;
 use crate::support::node::{FOREVER, Node};
 use crate::support::pods::idle_image;
+use crate::support::registry::GuardedRegistry;
 
 /// An image whose registry does not exist; only imagelet has a mirror of it.
 const SANDBOX: &str = "mirrored.example/infra/pause:1";
@@ -14,7 +16,7 @@ const SANDBOX: &str = "mirrored.example/infra/pause:1";
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn sandbox_image_is_pulled_from_the_mirror_of_imagelet_and_kept() {
-    let mut node = Node::idle_with_sandbox_image(SANDBOX);
+    let mut node = Node::idle_with_sandbox_image(|_| SANDBOX.to_owned());
     let image = idle_image(&node.scene, &[node.scene.file_layer("pause", "pause", crate::support::Packing::Gzip)]);
     node.scene.registry.push(&node.scene.layout, &image, "infra/pause:1");
     let mirrors = node.scene.scratch.directory("mirrors");
@@ -36,6 +38,36 @@ fn sandbox_image_is_pulled_from_the_mirror_of_imagelet_and_kept() {
     assert!(ids.contains(&image.id.to_string()), "{ids:?}");
     let doctor = node.imagelet.run(&["doctor"]).stdout;
     assert!(doctor.lines().any(|line| line.starts_with("sandbox-image") && line.contains("ok")), "{doctor}");
+    node.clear();
+}
+
+/// The runtime has neither the authority nor the credential of the registry.
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn private_sandbox_image_is_pulled_with_the_credentials_of_the_node() {
+    let (user, password) = ("ada", "an-unlikely-password");
+    let mut started = None;
+    let mut node = Node::idle_with_sandbox_image(|scene| {
+        let guarded = GuardedRegistry::start(&scene.scratch.join("registry"), &[(user, password)]);
+        started.insert(guarded).name("infra/private-pause:1")
+    });
+    let guarded = started.expect("it was started");
+    let image = idle_image(&node.scene, &[node.scene.file_layer("pause", "pause", crate::support::Packing::Gzip)]);
+    node.scene.registry.push(&node.scene.layout, &image, "infra/private-pause:1");
+    let hosts = guarded.hosts_file(&node.scene.scratch.directory("hosts"));
+    let file = node.scene.scratch.join("config.json");
+    fs::write(&file, docker_config(&[(&guarded.host, user, password)]).to_string()).expect("write credentials");
+    node.configure(&json!({
+        "registryConfigPaths": [hosts, node.containerd.certs()],
+        "credentials": {"dockerConfigPaths": [file]},
+    }));
+    node.start();
+    node.write("web.json", &node.pod("web", json!({"containers": [node.container("main", FOREVER)]})));
+    node.ready("web");
+    let asked = guarded.asked();
+    assert!(asked.iter().any(|access| access.path.contains("/manifests/")), "{asked:?}");
+    let ids: Vec<String> = node.imagelet.ids();
+    assert!(ids.contains(&image.id.to_string()), "{ids:?}");
     node.clear();
 }
 

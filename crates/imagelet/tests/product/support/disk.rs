@@ -28,6 +28,11 @@ impl LoopFs {
         Self { kind: "xfs", mebibytes, inodes: None }
     }
 
+    /// A btrfs of this many MiB: 128 at least. It makes inodes as it needs them.
+    pub(crate) fn btrfs(mebibytes: u64) -> Self {
+        Self { kind: "btrfs", mebibytes, inodes: None }
+    }
+
     /// Sets the number of inodes; an xfs takes the next percentage of its size.
     pub(crate) fn inodes(self, inodes: u64) -> Self {
         Self { inodes: Some(inodes), ..self }
@@ -43,6 +48,7 @@ impl LoopFs {
         let mut make = tool(&format!("mkfs.{}", self.kind));
         match self.kind {
             "ext4" => make.args(["-q", "-m", "0"]).args(self.inodes.map(|n| format!("-N{n}"))),
+            "btrfs" => make.arg("-q"),
             // An inode of an xfs takes 512 bytes.
             _ => make.arg("-q").args(self.inodes.map(|n| format!("-imaxpct={}", (n * 512 * 100).div_ceil(bytes)))),
         };

@@ -90,23 +90,23 @@ impl Node {
     /// The same with a disk of its own, on which imagelet and containerd have their roots.
     #[track_caller]
     pub(crate) fn on(disk: Option<LoopFs>, settings: &Value) -> Self {
-        Self::set_up(disk, None, settings)
+        Self::set_up(disk, None::<fn(&Scene) -> String>, settings)
     }
 
     /// A node on which no agent runs yet, and whose containerd creates sandboxes from this image.
     #[track_caller]
-    pub(crate) fn idle_with_sandbox_image(name: &str) -> Self {
+    pub(crate) fn idle_with_sandbox_image(name: impl FnOnce(&Scene) -> String) -> Self {
         enter_own_network();
         Self::set_up(None, Some(name), &json!({}))
     }
 
     #[track_caller]
-    fn set_up(disk: Option<LoopFs>, sandbox_image: Option<&str>, settings: &Value) -> Self {
+    fn set_up(disk: Option<LoopFs>, sandbox_image: Option<impl FnOnce(&Scene) -> String>, settings: &Value) -> Self {
         let scene = Scene::new();
         let disk = disk.map(|disk| disk.mount(&scene.scratch, "root"));
         let image = scene.registry.push(&scene.layout, &idle_image(&scene, &[]), "infra/busybox:1");
         let root = disk.map(|disk| disk.join("containerd"));
-        let sandbox_image = Some(sandbox_image.map_or_else(|| image.clone(), str::to_owned));
+        let sandbox_image = Some(sandbox_image.map_or_else(|| image.clone(), |name| name(&scene)));
         let setup = Setup { root, sandbox_image, pod_network: true, ..Setup::default() };
         let containerd = Containerd::with(scene.registry.host(), setup);
         carry_to_socket(HEALTH_PORT, containerd.socket());
