@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Draws what commands show on a terminal as SVG: terminal-svg.py FILE COMMAND...
 
-Each command runs under /bin/sh on a pseudo terminal of 152 columns; its bytes go through a small screen (text, colours, carriage return,
+Each command runs under /bin/sh on a pseudo terminal of 162 columns; its bytes go through a small screen (text, colours, carriage return,
 erasing and moving the cursor), so that progress bars end as they do on a terminal. A command that fails ends the recording.
 Called by terminal-svg.sh."""
 
@@ -15,7 +15,7 @@ import sys
 import termios
 from xml.sax.saxutils import escape
 
-COLUMNS, ROWS = 152, 50
+COLUMNS, ROWS = 162, 50
 CHARACTER, LINE, MARGIN, BAR = 8.0, 18, 16, 32
 COLOURS = ["#484f58", "#ff7b72", "#7ee787", "#e3b341", "#79c0ff", "#d2a8ff", "#76e3ea", "#c9d1d9"]
 SEQUENCE = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[()][A-Z0-9]|\x1b[=>]")
