@@ -121,11 +121,11 @@ impl Cli {
 /// Arguments of every command.
 #[derive(Debug, Args)]
 pub(crate) struct Global {
-    /// Configuration file [default: /etc/imagelet/config.yaml, if it is there]
+    /// Configuration file [default: /etc/imagelet/config.yaml, if it exists]
     #[arg(long, value_name = "FILE", env = "IMAGELET_CONFIG", hide_env_values = true, global = true, value_hint = ValueHint::FilePath)]
     pub(crate) config: Option<PathBuf>,
-    /// Directory of further configuration files (*.yaml, *.yml, *.conf), in the order of their names, of which the later ones count
-    /// more [default: the configuration file's name and `.d`, if it is there]
+    /// Directory of further configuration files (*.yaml, *.yml, *.conf), read in the order of their names; later ones override
+    /// earlier ones [default: the configuration file's name and `.d`, if it exists]
     #[arg(long, value_name = "DIR", env = "IMAGELET_CONFIG_DIR", hide_env_values = true, global = true, hide = true, value_hint = ValueHint::DirPath)]
     pub(crate) config_dir: Option<PathBuf>,
     /// The same as --config, before the command: behind it, `-c` is a container
@@ -178,12 +178,12 @@ pub(crate) enum Command {
     Rmi(Rmi),
     /// Show the disk usage of images
     ///
-    /// ON DISK is the whole image, FREED becomes free when this image alone is removed, SHARED is used by other images as well.
+    /// ON DISK is the size of the whole image, FREED what the removal of this image alone would free, SHARED what other images also use.
     Df,
     Gc(Gc),
     Pin(PinArgs),
     Unpin(UnpinArgs),
-    /// List pins, and the images that each holds
+    /// List pins and the images to which each applies
     Pins,
     /// Show the node's status of images and their disk
     ///
@@ -224,15 +224,15 @@ pub(crate) enum Command {
     Save(Save),
     Load(Load),
     Backoff(Backoff),
-    /// Show what an agent does: pulls, disk, pods and images
+    /// Show an agent at work: pulls, disk, pods and images
     ///
     /// The display is updated until `q` or Ctrl-C ends it. The arrow keys select a row, Enter shows its details, and `?` lists the keys.
-    /// If standard output is no terminal, it is written once, as plain text. Asks the process that serves images, runs pods or waits for
-    /// images over its admin socket.
+    /// If standard output is not a terminal, it is printed once as plain text. Asks the agent (`serve`, `run`, `ensure --wait`) over its
+    /// admin socket.
     Top,
-    /// Show the metrics of the process that serves images or waits for them
+    /// Show the metrics of an agent
     ///
-    /// Written in the text format of Prometheus. A scraper is served by --metrics-address instead.
+    /// In the text format of Prometheus. For a scraper, use --metrics-address.
     Metrics,
     Completion(Completion),
     /// Show the version
@@ -261,16 +261,14 @@ impl Command {
 /// Make sure that the images of pods are present
 ///
 /// Reads Pods and the pod templates of Deployments, ReplicaSets, StatefulSets, DaemonSets, ReplicationControllers, Jobs,
-/// CronJobs and Lists of them, as YAML or JSON; of kinds that are not Kubernetes' own as well, where spec.template or
-/// spec.jobTemplate.spec.template is a pod template, as in a Rollout of Argo or a CloneSet of OpenKruise. Other objects are passed
-/// by. Containers of all kinds and image volumes count. Each image is pulled, used as it is or refused, as its pull policy
-/// says; without one, the tag `latest` or no tag means Always, anything else IfNotPresent. All are ensured at the same
-/// time; one that fails does not stop the others.
+/// CronJobs and Lists of them, as YAML or JSON, and of custom resources with a pod template at spec.template or
+/// spec.jobTemplate.spec.template, such as a Rollout of Argo or a CloneSet of OpenKruise. Skips other objects. Includes init and
+/// ephemeral containers and image volumes. The pull policy decides whether an image is pulled; the default is Always for the tag
+/// `latest` or no tag, otherwise IfNotPresent. Images are pulled in parallel; one that fails does not stop the others.
 ///
-/// Pull secrets are Secrets in the same files or in --secrets-dir, by the names in imagePullSecrets, otherwise those of
-/// the pod's service account; then come the node's docker configuration and the credential providers. All pulls run at
-/// the same time and without a limit on their rate, unless --registry-qps, --serialize-image-pulls or
-/// --max-parallel-image-pulls set one.
+/// Pull secrets are Secrets in the same files or in --secrets-dir, named by imagePullSecrets or by the pod's service account;
+/// then the node's docker configuration and the credential providers are tried. Pulls have no limit on number or rate unless
+/// --registry-qps, --serialize-image-pulls or --max-parallel-image-pulls set one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -286,7 +284,7 @@ credential that is missing or refused; otherwise 1.")]
 pub(crate) struct Ensure {
     #[command(flatten)]
     pub(crate) manifests: Manifests,
-    /// Retry failed pulls with a kubelet's back-off, until every image is present
+    /// Retry failed pulls with the kubelet's back-off until all images are present
     #[arg(long)]
     pub(crate) wait: bool,
     /// Longest time to wait, for example 90s or 10m [default: no limit]
@@ -316,7 +314,7 @@ pub(crate) struct Manifests {
 
 /// List images
 ///
-/// SIZE is the space that the whole image takes on disk, layers that it shares with others included; see `imagelet df` for its own part.
+/// ON DISK is the size of the whole image with the layers that it shares with others; `imagelet df` shows what its removal would free.
 #[derive(Debug, Args)]
 #[command(visible_alias = "list")]
 pub(crate) struct Images {
@@ -329,9 +327,9 @@ pub(crate) struct Images {
     pub(crate) watch: Watch,
 }
 
-/// Show everything about images: record, config, cost on disk
+/// Show details of images: record, config, size on disk
 ///
-/// Writes a list, as JSON unless -o yaml is given.
+/// Prints a list, as JSON unless -o yaml is given.
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// Image by name or id
@@ -342,7 +340,7 @@ pub(crate) struct Inspect {
 /// Remove images
 ///
 /// As in CRI, an image is removed with all its names, whichever name is given. A repository without a tag means its only tag. Prints the
-/// names and ids that are removed. An absent image is an error; the others are still removed.
+/// removed names and ids. An absent image is an error; the others are removed all the same.
 #[derive(Debug, Args)]
 pub(crate) struct Rmi {
     /// Image by name or id
@@ -355,7 +353,7 @@ pub(crate) struct Rmi {
 
 /// Mount an image's file system on a directory
 ///
-/// Read-only, or with --writable a layer on top. Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs. Without arguments, lists
+/// Read-only, or with a writable layer on top (--writable). Needs root (CAP_SYS_ADMIN) and a kernel with overlayfs. Without arguments, lists
 /// the mounted images.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -370,7 +368,7 @@ pub(crate) struct Mount {
     /// Mount point; must exist
     #[arg(value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) directory: Option<PathBuf>,
-    /// Directory that takes the writes; it is kept
+    /// Directory of the writable layer; it is kept
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, requires = "image")]
     pub(crate) writable: Option<PathBuf>,
 }
@@ -418,7 +416,7 @@ pub(crate) struct Explain {
     /// Image by name
     #[arg(value_name = "IMAGE", conflicts_with = "files", value_parser = remote::image)]
     pub(crate) images: Vec<String>,
-    /// Ask the registry which of the credentials it takes, and helpers and providers for theirs. Nothing is pulled
+    /// Also run credential helpers and providers, and ask the registry which credential it accepts. Pulls nothing
     #[arg(long)]
     pub(crate) check_credentials: bool,
     /// Pull policy of the images [default: as the API server would fill it in]
@@ -429,13 +427,13 @@ pub(crate) struct Explain {
 /// Serve images on a CRI socket, for a kubelet, crictl or any CRI client
 ///
 /// The images are those of the embedded store, or with --image-endpoint those of the runtime behind it. With
-/// --runtime-endpoint every call for pods and containers passes to that runtime. No runtime sees the images of the embedded
-/// store: a kubelet that is served from it starts no container.
+/// --runtime-endpoint all calls for pods and containers are forwarded to that runtime. Runtimes cannot use the images of the
+/// embedded store: a kubelet that is served from it starts no container.
 ///
-/// Waits for a runtime that is not up yet. Prints the endpoint on stdout when it is ready, and tells systemd (Type=notify).
-/// Takes the socket of a systemd socket unit (LISTEN_FDS): then calls wait while the service restarts, and none fails. Ends
-/// on SIGTERM or Ctrl-C once long calls have ended, after ten seconds at the latest; SIGTERM leaves the socket's file for the
-/// next process. SIGHUP reloads the configuration: see `imagelet config print`.
+/// Waits for a runtime that is not up yet. When ready, prints the endpoint on stdout and notifies systemd (Type=notify). With
+/// the socket of a systemd socket unit (LISTEN_FDS), calls wait while the service restarts, and none fails. Ends on SIGTERM or
+/// Ctrl-C when long calls have ended, at the latest after ten seconds; SIGTERM keeps the socket's file for the next process.
+/// SIGHUP reloads the configuration: see `imagelet config print`.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -449,11 +447,11 @@ pub(crate) struct Serve {
 
 /// Serve an OCI layout as a registry
 ///
-/// For sites without a network: copy a layout to one machine and let the nodes pull from it. Names come from the
-/// annotations io.containerd.image.name or org.opencontainers.image.ref.name in index.json: a full name gives its
-/// repository and tag, a word alone a repository with the tag latest. Prints the address on stdout when it is ready.
+/// For sites without a network: copy a layout to one machine and let the nodes pull from it. Names are the annotations
+/// io.containerd.image.name or org.opencontainers.image.ref.name in index.json: a full name gives repository and tag, a single
+/// word a repository with the tag latest. Prints the address on stdout when it is ready.
 ///
-/// With --writable, images can be pushed to it as well, by any tool. It asks for no credential: keep it on loopback.
+/// With --writable, any tool can also push images to it. It has no authentication: keep it on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -467,18 +465,18 @@ pub(crate) struct Registry {
     /// Address and port
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:5000")]
     pub(crate) listen: String,
-    /// Take names that are one word as tags of this repository
+    /// Use names of a single word as tags of this repository
     #[arg(long, value_name = "NAME")]
     pub(crate) repository: Option<String>,
-    /// Take uploads, too: of everybody who reaches the address. The layout is made where there is none
+    /// Accept uploads from every client that reaches the address. Creates a missing layout
     #[arg(long)]
     pub(crate) writable: bool,
 }
 
 /// Show which images are in back-off, and why
 ///
-/// After a failed pull the next one waits: 10 seconds, then twice as long each time, up to 5 minutes. Asks the process
-/// that waits, such as `ensure --wait`, over its admin socket.
+/// After a failed pull the next one waits: 10 seconds, then twice as long each time, up to 5 minutes. Asks the agent
+/// (`serve`, `run`, `ensure --wait`) over its admin socket.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -502,7 +500,7 @@ pub(crate) enum BackoffAction {
 #[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("whose").required(true).args(["image", "pod", "registry", "all"])))]
 pub(crate) struct BackoffReset {
-    /// Of this image, as the pod names it
+    /// Of this image, by the name in the pod
     #[arg(long, value_name = "IMAGE")]
     pub(crate) image: Option<String>,
     /// Of this pod
@@ -511,14 +509,14 @@ pub(crate) struct BackoffReset {
     /// Of all images from this registry
     #[arg(long, value_name = "HOST")]
     pub(crate) registry: Option<String>,
-    /// Of everything
+    /// Of all images and pods
     #[arg(long)]
     pub(crate) all: bool,
 }
 
 /// Write a completion script
 ///
-/// The script runs this program for each completion, to list the images, pods and containers of the node.
+/// The script runs imagelet for each completion and offers the images, pods and containers of the node.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -11,8 +11,8 @@ use crate::output::Format;
 /// Import images from an OCI layout, a docker archive or a directory of skopeo's
 ///
 /// An OCI layout is a directory or a tar file, a docker archive a tar file; `dir:` directories of skopeo and podman are read, too.
-/// Tar files may be compressed with gzip, zstd or xz. Every image is imported, under the names in the file; what is no image
-/// (a chart, an attestation) is passed by with a line on standard error. Image ids stay what they are.
+/// Tar files may be compressed with gzip, zstd or xz. Every image is imported, under the names in the file; other
+/// artifacts (charts, attestations) are skipped with a line on standard error. Image ids do not change.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,8 +55,8 @@ pub(crate) struct Load {
 /// Platforms of an import.
 #[derive(Debug, Args)]
 pub(crate) struct ImportPlatforms {
-    /// Platform to import of an image of several, or `all`; may be given again. One of them gets the name, the one that runs here
-    /// if it is among them; the others are recorded by their digests [default: the machine's]
+    /// Platform to import, or `all`; may be given again. The name goes to the machine's platform, or else to the first one; the
+    /// others have only digests [default: the machine's]
     #[arg(id = "platform", long = "platform", value_name = "OS/ARCH[/VARIANT]|all", value_parser = platform)]
     pub(crate) platforms: Vec<String>,
 }
@@ -64,7 +64,7 @@ pub(crate) struct ImportPlatforms {
 /// Platforms of an export.
 #[derive(Debug, Args)]
 pub(crate) struct ExportPlatforms {
-    /// Platform to write of an image that is here for several, or `all`; may be given again [default: the image that is named]
+    /// Platform to write if the image is present for several, or `all`; may be given again [default: the named image]
     #[arg(id = "platform", long = "platform", value_name = "OS/ARCH[/VARIANT]|all", value_parser = platform)]
     pub(crate) platforms: Vec<String>,
 }

@@ -5,53 +5,53 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-/// Remove images that nothing needs
+/// Remove unused images
 ///
-/// Without a goal: one round, as an agent runs it. Images unused for longer than imageMaximumGCAge are removed; if the image
-/// file system is fuller than imageGCHighThresholdPercent, so are the least missed ones, down to imageGCLowThresholdPercent.
-/// Images stay that a container uses, that are pinned, kept by a rule, or younger than imageMinimumGCAge; images pulled ahead
-/// of their use are removed last, where nothing else suffices. Only the space that is really freed counts: layers that an
-/// image shares with one that stays free nothing.
+/// Without a goal it does what an agent does every five minutes: it removes images unused for longer than imageMaximumGCAge and,
+/// if the image file system is fuller than imageGCHighThresholdPercent, the least recently used ones until
+/// imageGCLowThresholdPercent is reached. It never removes images that a container uses, that are pinned or kept by a rule, or
+/// that are younger than imageMinimumGCAge. Images that were pulled before their first use are removed last. A layer counts as
+/// freed space only if no remaining image has it.
 ///
-/// With --image-endpoint, containers are listed on the same endpoint, or on --runtime-endpoint; while the containers are
-/// unknown, nothing is removed. If an agent holds the store, the agent does the work.
+/// With --image-endpoint, containers are listed on the same endpoint, or on --runtime-endpoint; if they cannot be listed, nothing
+/// is removed. If an agent owns the store, the agent does the work.
 ///
-/// Exit code: 0 if the goal is reached; 1 if something could not be removed, or there is not enough to remove. A dry run that cannot
-/// reach its goal is 0.
+/// Exit code: 0 if the goal is reached; 1 if an image could not be removed, or too little can be removed. A dry run whose goal
+/// cannot be reached is 0.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
 Examples:
-  imagelet gc --dry-run                   what a round would remove, and why everything else stays
+  imagelet gc --dry-run                   which images would be removed, and why the others are kept
   imagelet gc --until-free 20GB           until 20 GB are free on the image file system
-  imagelet gc --older-than 7d             images that were unused for a week
-  imagelet gc --all-unused --now          everything that nothing needs, however young
-  imagelet gc explain busybox:1           why this image would stay or go"
+  imagelet gc --older-than 7d             images unused for a week
+  imagelet gc --all-unused --now          all unused images, also those that were just pulled
+  imagelet gc explain busybox:1           why this image would be kept or removed"
 )]
 #[command(group(clap::ArgGroup::new("goal").args(["until_free", "older_than", "all_unused", "interrupted"])))]
 pub(crate) struct Gc {
     #[command(subcommand)]
     pub(crate) action: Option<GcAction>,
-    /// Only show what would be removed, and for every other image why it stays
+    /// Only show which images would be removed, and why the others are kept
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
-    /// Remove the least missed images until so many bytes are free on the image file system
+    /// Remove the least recently used images until this much space is free on the image file system
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) until_free: Option<u64>,
-    /// Remove images that were unused for longer than this
+    /// Remove images unused for longer than this
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) older_than: Option<Duration>,
-    /// Remove everything that nothing needs
+    /// Remove all unused images
     #[arg(long)]
     pub(crate) all_unused: bool,
-    /// Remove what interrupted pulls left for later ones, and no image
+    /// Remove only the data that interrupted pulls left on the disk
     #[arg(long, conflicts_with_all = ["min_age", "now"])]
     pub(crate) interrupted: bool,
     /// Keep images that have been on the node for less than this [default: imageMinimumGCAge]
     #[arg(long, value_name = "AGE", value_parser = age)]
     pub(crate) min_age: Option<Duration>,
-    /// Also remove images that came a moment ago; short for `--min-age 0s`
+    /// Also remove images that were just pulled; short for `--min-age 0s`
     #[arg(long, conflicts_with = "min_age")]
     pub(crate) now: bool,
 }
@@ -65,16 +65,16 @@ pub(crate) enum GcAction {
 
 /// Remove ended containers and their logs
 ///
-/// As in the kubelet: of each container of a pod, the newest ended one stays for its logs;
-/// older sandboxes without containers are removed. What belongs to a pod that may be
-/// running stays. The containers are those of --runtime-endpoint, or of --image-endpoint.
+/// As in the kubelet: the newest ended instance of each container is kept for its logs, and old sandboxes without containers
+/// are removed. Nothing is removed from a pod that may be running. The containers are those of --runtime-endpoint, or of
+/// --image-endpoint.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet -r unix:///run/containerd/containerd.sock gc containers --dry-run
   imagelet -r unix:///run/containerd/containerd.sock --maximum-dead-containers-per-container 0 gc containers")]
 pub(crate) struct GcContainers {
-    /// Only show what would be removed, and for everything else why it stays
+    /// Only show what would be removed, and why the rest is kept
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
 }
@@ -89,8 +89,8 @@ pub(crate) struct GcExplain {
 
 /// Verify the store
 ///
-/// Reads every layer and every document, and compares them with their digests and sizes; finds what belongs to no image. Each
-/// problem is reported with the images that it concerns. Intact content is not touched, and images can be used meanwhile.
+/// Reads every layer, config and manifest, compares them with their digests and sizes, and finds data that belongs to no image.
+/// Reports each problem with the images that have it. Changes nothing without --repair; images can be used meanwhile.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -100,7 +100,7 @@ Examples:
 
 Exit code: 1 if there is a problem.")]
 pub(crate) struct Check {
-    /// Remove damaged images, so that the next pull fetches them again; delete what belongs to no image; correct counts
+    /// Remove damaged images, so that the next pull fetches them again; delete data of no image; correct counts
     #[arg(long)]
     pub(crate) repair: bool,
     /// Also compare every file, directory and link with the layer that it came from
@@ -108,7 +108,7 @@ pub(crate) struct Check {
     pub(crate) deep: bool,
 }
 
-/// Convert the layers of images to another shape on disk
+/// Convert layers between directories and EROFS files
 ///
 /// A layer is an EROFS file or a directory tree; layerFormat decides about new ones. Each layer is unpacked once more from the
 /// content of the store and verified against its digest, and nothing is fetched; then it replaces the old one in every
@@ -133,11 +133,11 @@ pub(crate) struct Convert {
     pub(crate) all: bool,
 }
 
-/// Keep images from being collected
+/// Exclude images from garbage collection
 ///
-/// By name or id, or by pattern: registry.example/team/* one level, registry.example/** everything below; without a tag
-/// every tag. A pin also holds images that are pulled later. `rmi` removes pinned images as well. Behind `imagelet serve`, a
-/// kubelet sees pins, too, and does not collect those images.
+/// Takes names, ids and patterns: registry.example/team/* is one level, registry.example/** everything below; without a tag,
+/// every tag. A pin also applies to images that are pulled later. `rmi` removes pinned images as well. `imagelet serve` reports
+/// pins to its kubelet, which does not collect these images either.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -151,7 +151,7 @@ pub(crate) struct PinArgs {
 
 /// Remove pins
 ///
-/// A pin is named by the text that made it; see `imagelet pins`.
+/// Name the pin as `imagelet pins` lists it.
 #[derive(Debug, Args)]
 pub(crate) struct UnpinArgs {
     /// Image, or pattern of images

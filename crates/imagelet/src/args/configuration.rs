@@ -6,13 +6,13 @@ use clap::{Args, Subcommand, ValueHint};
 
 /// Show, check and write configurations
 ///
-/// Alone, writes the configuration in force as YAML that can be used as a configuration file; with -o table, also where each value
-/// comes from.
+/// Without a subcommand, prints the effective configuration as YAML that can be used as a configuration file; with -o table, also
+/// the source of each value.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  imagelet config                                 a file with every value in force
-  imagelet config print                           each value, and where it comes from
+  imagelet config                                 a file with all effective values
+  imagelet config print                           each value and its source
   imagelet config check /etc/imagelet/config.yaml every error at once
   imagelet config schema                          the JSON schema of the file
   imagelet config migrate --from-kubelet /var/lib/kubelet/config.yaml > /etc/imagelet/config.yaml")]
@@ -27,10 +27,10 @@ pub(crate) struct ShowConfig {
 /// Subcommands of `imagelet config`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigAction {
-    /// List the values in force, and where each comes from: default, file and line, variable, flag, or a kubelet's file
+    /// List the effective values and their sources: default, file and line, variable, flag, or a kubelet's file
     ///
     /// As a table, or with -o json and yaml as a list with `field`, `value`, `source`, `from` and `reloads`: true for what a
-    /// running agent takes over on SIGHUP. Secrets are not shown.
+    /// running agent applies on SIGHUP. Secrets are not shown.
     Print,
     Check(CheckConfig),
     /// Write the JSON schema (draft 2020-12) of the configuration file
@@ -40,8 +40,8 @@ pub(crate) enum ConfigAction {
 
 /// Check a configuration file and its drop-ins: every error at once
 ///
-/// Drop-ins are the files of --config-dir, by default of the directory that has the file's name and `.d`. Variables and flags are
-/// ignored. Without a file, checks the configuration in force, with variables and flags. Exit code 64 if there is an error.
+/// Drop-ins are the files of --config-dir, by default the directory with the file's name and `.d`. Ignores variables and flags.
+/// Without a file, checks the effective configuration with variables and flags. Exit code 64 if there is an error.
 #[derive(Debug, Args)]
 pub(crate) struct CheckConfig {
     /// Configuration file
@@ -51,8 +51,8 @@ pub(crate) struct CheckConfig {
 
 /// Write an imagelet configuration from a kubelet's
 ///
-/// Writes the fields that imagelet has in common with the kubelet, with the values of the file, and lists on stderr what it leaves
-/// out, and why.
+/// Prints the fields that imagelet has in common with the kubelet, with the values of the file; lists on stderr the fields that it
+/// leaves out, with reasons.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateConfig {
     /// A kubelet's configuration file (KubeletConfiguration)

@@ -4,10 +4,10 @@ use clap::Args;
 
 /// Check that this node can pull images and run pods
 ///
-/// Prints one line per check, with the remedy for whatever is wrong: the container runtime and its socket, the engine that pulls
-/// for it, the sandbox image, the pod network (CNI), the kernel, cgroups, disks, the kubelet's configuration, and the systemd
-/// units. With an image, also its registry or mirror, the credentials of a pull, and the clock. Changes nothing. A check that
-/// cannot run here says why, and counts as no failure. Run it as root: an ordinary user cannot ask the runtime or the kernel.
+/// Prints one line per check, with a remedy for each problem: the container runtime and its socket, the pull engine, the sandbox
+/// image, the pod network (CNI), the kernel, cgroups, disks, the kubelet's configuration, and the systemd units. With an image,
+/// also its registry or mirror, the credentials, and the clock. Changes nothing. A check that cannot run here is skipped with the
+/// reason, and is no failure. Run it as root: an ordinary user cannot reach the runtime or probe the kernel.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

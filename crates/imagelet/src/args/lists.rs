@@ -18,7 +18,7 @@ pub(crate) struct ListArgs {
     ///                       a slash; several are alternatives
     ///   label=KEY[=VALUE]   with this label
     ///   dangling=true       without a tag
-    ///   pinned=true         that collection leaves alone
+    ///   pinned=true         excluded from collection
     ///   before=IMAGE        created before that image
     ///   since=IMAGE         created after that image
     ///   until=TIME          created before a time, such as 2026-01-31T12:00:00Z, a date, or

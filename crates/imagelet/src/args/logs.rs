@@ -7,17 +7,16 @@ use jiff::Timestamp;
 
 /// Show the logs of containers
 ///
-/// POD is a pod's name with or without the node behind it, namespace/name, or a uid. The runtime is asked; no agent needs to
-/// run. Without -c the log is that of the container that the pod's annotation
-/// kubectl.kubernetes.io/default-container names, or of its first. Rotated logs are included, compressed ones as
-/// well. Both stdout and stderr of the containers are written to stdout.
+/// POD is a pod's name with or without the node behind it, namespace/name, or a uid. Uses the container runtime; no agent needs
+/// to run. Without -c, shows the container of the annotation kubectl.kubernetes.io/default-container or the first one. Includes
+/// rotated logs, also compressed ones. Prints stdout and stderr of the containers to stdout.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet logs web
   imagelet logs -f --tail 20 web -c app
   imagelet logs --since 10m --timestamps shop/web --all-containers --prefix
-  imagelet logs -p web                          the log of the run before the latest one")]
+  imagelet logs -p web                          the log of the previous run")]
 pub(crate) struct Logs {
     /// The pod
     #[arg(value_name = "POD")]
@@ -34,10 +33,10 @@ pub(crate) struct Logs {
     /// Follow the log until the container ends
     #[arg(long, short)]
     pub(crate) follow: bool,
-    /// The run of the container before the latest one
+    /// The previous run of the container
     #[arg(long, short)]
     pub(crate) previous: bool,
-    /// Only so many of the last lines [default: all]
+    /// Only this many of the last lines [default: all]
     #[arg(long, value_name = "LINES", allow_negative_numbers = true, value_parser = lines)]
     pub(crate) tail: Option<Lines>,
     /// Only lines newer than this, for example 5s, 2m or 3h
@@ -52,7 +51,7 @@ pub(crate) struct Logs {
     /// Begin each line with the names of its pod and container
     #[arg(long)]
     pub(crate) prefix: bool,
-    /// At most so many bytes of each container
+    /// At most this many bytes of each container
     #[arg(long, value_name = "BYTES")]
     pub(crate) limit_bytes: Option<u64>,
 }

@@ -3,10 +3,10 @@
 
 use clap::Args;
 
-/// Give an image more names
+/// Add names to an image
 ///
-/// A name that another image has is taken from that image. Who may use the image does not change with it: a pod that names it
-/// differently shows its credentials for that name. Prints the new names.
+/// A name that another image has moves to this image. The name gives no access: a pod that uses the new name needs credentials
+/// for it. Prints the new names.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -21,10 +21,10 @@ pub(crate) struct Tag {
     pub(crate) names: Vec<String>,
 }
 
-/// Take names from an image
+/// Remove names of an image
 ///
-/// The image stays, also without a name: `imagelet prune` removes such images. Without names, all tags are taken. Prints the
-/// names that are taken.
+/// Does not remove the image, also if no name is left; `imagelet prune` removes images without a name. Without NAME, removes all
+/// tags. Prints the removed names.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,14 +34,14 @@ pub(crate) struct Untag {
     /// Image by name or id
     #[arg(value_name = "IMAGE", value_parser = super::remote::image)]
     pub(crate) image: String,
-    /// Name to take [default: all]
+    /// Name to remove [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
 }
 
 /// Show how an image was built
 ///
-/// From the image's config, the last step first. SIZE is the content of the step's layer.
+/// Reads the image's config; the last step is first. SIZE is the size of the step's layer.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -55,21 +55,21 @@ pub(crate) struct History {
 
 /// Remove images without a name
 ///
-/// Images that a container uses, that are pinned or kept by a rule stay. Nothing is asked first. `prune --all` is `gc --all-unused --now`;
-/// `rmi --all` removes every image.
+/// Keeps images that a container uses, that are pinned, or that a rule keeps. Asks for no confirmation. `prune --all` is
+/// `gc --all-unused --now`; `rmi --all` removes every image.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet prune
   imagelet prune --all --dry-run")]
 pub(crate) struct Prune {
-    /// Every image that nothing uses
+    /// All unused images
     #[arg(long, short)]
     pub(crate) all: bool,
     /// Only show what would be removed
     #[arg(long, short = 'n')]
     pub(crate) dry_run: bool,
-    /// For scripts of other tools: nothing is asked in any case
+    /// Accepted for scripts of other tools: no confirmation is asked in any case
     #[arg(long, short, hide = true)]
     pub(crate) force: bool,
 }

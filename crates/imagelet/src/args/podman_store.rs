@@ -6,10 +6,10 @@ use clap::{Args, ValueHint};
 
 /// Let podman and CRI-O use the images of this store
 ///
-/// Makes an additional image store of containers/storage in the root, without a copy of any layer, and writes its directory:
-/// podman lists the images as read-only, runs them and pulls none of their layers again. From then on it follows every pull
-/// and removal, and new layers become directories where layerFormat is auto. What containers of podman use, also stopped ones,
-/// is neither removed nor collected. Needs a store of root. Images whose layers are EROFS files are left out and named;
+/// Creates an additional image store of containers/storage in the root without copying layers, and prints its directory: podman
+/// lists the images as read-only, runs them, and pulls none of their layers again. Every later pull and removal updates it,
+/// and new layers are directories if layerFormat is auto. Images of podman's containers, also of stopped ones, are neither
+/// removed nor collected. Needs a store of root. Images whose layers are EROFS files are left out and named;
 /// `imagelet convert --to dir` makes directories of these.
 #[derive(Debug, Args)]
 #[command(after_help = "\

@@ -7,19 +7,19 @@ use clap::{Args, ValueHint};
 use super::Recursive;
 use super::listen::ListenArg;
 
-/// Run pods from manifests, with no Kubernetes
+/// Run pods from manifests, without Kubernetes
 ///
-/// Keeps the pods of a directory of manifests (staticPodPath, --manifests) and of an address (staticPodURL) running on the
-/// container runtime of this node, as a kubelet would: a pod starts when its manifest appears, is replaced when it changes and
-/// ends when it is removed. Containers keep running when this process ends, and the next one takes them over.
-/// Ends on SIGTERM or Ctrl-C; a second signal ends it at once. SIGHUP reloads the configuration: see `imagelet config print`.
+/// Runs the pods of a directory of manifests (staticPodPath, --manifests) and of a URL (staticPodURL) on the node's container
+/// runtime, as a kubelet does with static pods: a pod starts when its manifest appears, is replaced when it changes, and ends
+/// when it is removed. Containers continue to run when this process ends, and the next process takes them over.
+/// SIGTERM or Ctrl-C ends it, a second signal at once. SIGHUP reloads the configuration: see `imagelet config print`.
 ///
-/// With --listen it serves the images on a CRI socket as well, as `imagelet serve` does, from the same store and with the same
+/// With --listen it also serves images on a CRI socket, as `imagelet serve` does, from the same store and with the same
 /// collection.
 ///
-/// With -f only the pods of these files run, in the foreground: each change is one line. The command ends when all pods have
-/// ended, with 0 if all succeeded and 1 if one failed; Ctrl-C ends the pods. In either case the pods are removed afterwards.
-/// Files may hold Secrets and ConfigMaps for the pods as well.
+/// With -f it runs only the pods of these files in the foreground, and prints a line for each change. It ends when all pods have
+/// ended, with exit code 0 if all succeeded and 1 if one failed; Ctrl-C ends the pods. The pods are removed afterwards. The
+/// files may contain Secrets and ConfigMaps for the pods.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -27,7 +27,7 @@ Examples:
   imagelet run --manifests ./pods -r unix:///run/crio/crio.sock
   imagelet run --kubeconfig kubelet.conf        a node of a Kubernetes cluster
   imagelet run -f job.yaml && echo done
-  imagelet run --dry-run -f pod.yaml            whether it is valid, and every field that is not")]
+  imagelet run --dry-run -f pod.yaml            validates it, and lists every field that is wrong")]
 pub(crate) struct Run {
     /// Directory of manifests, or one manifest, instead of staticPodPath; may be given again
     #[arg(long, value_name = "DIR", value_hint = ValueHint::AnyPath)]
@@ -40,7 +40,7 @@ pub(crate) struct Run {
     pub(crate) below: Recursive,
     #[command(flatten)]
     _listen: ListenArg,
-    /// Only list the pods that would be run, and what is refused, without a runtime
+    /// Only list the pods that would run, and those that are refused; needs no runtime
     #[arg(long)]
     pub(crate) dry_run: bool,
 }
@@ -58,8 +58,8 @@ pub(crate) struct Scope {
 
 /// List the pods of this node
 ///
-/// Asks the process that keeps them (`imagelet run`) over its admin socket. READY, STATUS and RESTARTS are those of `kubectl get
-/// pods`; -o wide adds addresses and images; -o json and yaml write them in Kubernetes' shape. Manifests that were refused
+/// Asks the agent (`imagelet run`) over its admin socket. READY, STATUS and RESTARTS are those of `kubectl get
+/// pods`; -o wide adds addresses and images; -o json and yaml write them as Kubernetes objects. Manifests that were refused
 /// are reported on stderr.
 #[derive(Debug, Args)]
 #[command(visible_alias = "ps")]
@@ -87,7 +87,7 @@ pub(crate) struct Describe {
 
 /// Show events of pods: pulls, starts, failed probes, ends
 ///
-/// The process that keeps pods (`imagelet run`) remembers the last 2,000 events of its life.
+/// The agent (`imagelet run`) remembers its last 2,000 events.
 #[derive(Debug, Args)]
 pub(crate) struct Events {
     #[command(flatten)]

@@ -11,13 +11,13 @@ use super::reach::ReachArgs;
 
 /// Upload an image to a registry
 ///
-/// Prints the name with the digest that the registry has now. A blob that the registry has is not uploaded again; one that
-/// another repository of the same registry has is mounted from there. The image id stays the same; so does the digest of the
-/// manifest where the registry has all layers, or all blobs were kept (see --keep-blobs): other layers are compressed again,
-/// with gzip.
+/// Prints the name with the digest of the uploaded manifest. Blobs that the registry has are not uploaded again; those of another
+/// repository of the same registry are mounted from it. The image id does not change. The digest of the manifest does not
+/// change either if the registry has all layers, or if all blobs were kept (see --keep-blobs); other layers are compressed
+/// again with gzip.
 ///
-/// With oci:PATH or oci:PATH:NAME in the place of the image, what lies in an OCI layout (directory or tar file) is uploaded as it is, an
-/// index with all that it names; no store is opened then.
+/// With oci:PATH or oci:PATH:NAME in place of the image, uploads the content of an OCI layout (directory or tar file) unchanged;
+/// an index is uploaded with all its manifests. Opens no store.
 ///
 /// Without --creds, the credentials are those of `imagelet login` and of the node.
 #[derive(Debug, Args)]
@@ -39,7 +39,7 @@ pub(crate) struct Push {
     /// Credential for the registry. A variable is better: other users can read the command line
     #[arg(long, value_name = "USER:PASSWORD", env = "IMAGELET_CREDS", hide_env_values = true, value_parser = ValueParser::from(Creds::parse))]
     pub(crate) creds: Option<Creds>,
-    /// File that gets the digest
+    /// File to which the digest is written
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) digestfile: Option<PathBuf>,
     #[command(flatten)]
@@ -48,12 +48,12 @@ pub(crate) struct Push {
 
 /// Log in to a registry
 ///
-/// Asks the registry whether it takes the credential, and writes it to the file that podman or docker read: --authfile,
-/// $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, an auth.json of podman's or docker's config.json that is there already,
-/// otherwise a new auth.json. Where that file names a credential helper, the helper keeps it. Commands that people type read
-/// these files; agents (`serve`, `run`) do not.
+/// Verifies the credential at the registry, and writes it to the file that podman or docker read: --authfile,
+/// $REGISTRY_AUTH_FILE, $DOCKER_CONFIG/config.json, an existing auth.json of podman or config.json of docker, otherwise a new
+/// auth.json. If that file names a credential helper, the helper stores it. Commands at a shell read these files; agents
+/// (`serve`, `run`) do not.
 ///
-/// Without --username, a credential that is there already is tried first.
+/// Without --username, a stored credential is tried first.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -64,7 +64,7 @@ Examples:
 
 Exit code: 69 if the registry cannot be reached; 77 if it refuses the credential; otherwise 1.")]
 pub(crate) struct Login {
-    /// Registry, or registry with the beginning of a path
+    /// Registry, or registry with a path prefix
     #[arg(value_name = "REGISTRY", default_value = "docker.io")]
     pub(crate) registry: String,
     /// User name
@@ -76,7 +76,7 @@ pub(crate) struct Login {
     /// Read the password from standard input
     #[arg(long, requires = "username", conflicts_with = "password")]
     pub(crate) password_stdin: bool,
-    /// Print the user that is logged in, and do nothing else
+    /// Only print the name of the logged-in user
     #[arg(long, conflicts_with_all = ["username", "password"])]
     pub(crate) get_login: bool,
     /// File of credentials
@@ -95,10 +95,10 @@ Examples:
   imagelet logout registry.example
   imagelet logout --all")]
 pub(crate) struct Logout {
-    /// Registry, or registry with the beginning of a path
+    /// Registry, or registry with a path prefix
     #[arg(value_name = "REGISTRY", default_value = "docker.io", conflicts_with = "all")]
     pub(crate) registry: String,
-    /// Of every registry
+    /// All registries
     #[arg(long, short)]
     pub(crate) all: bool,
     /// File of credentials

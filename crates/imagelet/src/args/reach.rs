@@ -7,11 +7,11 @@ use image_service::Reach;
 /// How registries are reached, in addition to the settings of hosts.toml.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct ReachArgs {
-    /// Verify the certificates of registries. With =false, any certificate will do, and plain HTTP where a registry does not
-    /// speak TLS: anyone on the network path can read what is sent
+    /// Verify the certificates of registries. With =false, any certificate is accepted, and plain HTTP if a
+    /// registry does not use TLS: anyone on the network path can read the traffic
     #[arg(long, value_name = "BOOL", default_value_t = true, default_missing_value = "true", num_args = 0..=1, require_equals = true, action = ArgAction::Set)]
     pub(crate) tls_verify: bool,
-    /// Speak plain HTTP with registries
+    /// Use plain HTTP for registries
     #[arg(long, conflicts_with = "tls_verify")]
     pub(crate) plain_http: bool,
 }

@@ -24,10 +24,10 @@ pub(super) fn image(text: &str) -> Result<String, String> {
 
 /// Pull images
 ///
-/// Asks the registry every time, and fetches what is missing. Prints the image id of each image. Several images are
-/// pulled at the same time; one that fails does not stop the others. Without --creds, the credentials are those of the
-/// node and of `imagelet login`: docker's and podman's files with their helpers, and credential providers; the image is for
-/// every pod then. With --creds, a pod has to show the registry a credential of its own before it may use the image.
+/// Resolves the name at the registry every time, and downloads missing layers. Prints the id of each image. Several images are
+/// pulled in parallel; one that fails does not stop the others. Without --creds, uses the credentials of the node and of
+/// `imagelet login` (files of docker and podman with their helpers, credential providers), and every pod may use the image.
+/// With --creds, a pod may use the image only with a credential of its own that the registry accepts.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -78,7 +78,7 @@ pub(crate) struct Tags {
 
 /// Test whether images are present
 ///
-/// Prints nothing. No registry is asked.
+/// Prints nothing and asks no registry.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -14,16 +14,16 @@ pub(crate) struct ThePod {
     /// Pod: its name with or without the node behind it, NAMESPACE/NAME or uid
     #[arg(value_name = "POD")]
     pub(crate) pod: String,
-    /// Namespace of the pod, where several have one of this name
+    /// Namespace of the pod, if several namespaces have one of this name
     #[arg(long, short, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
 }
 
 /// Run a command in a container
 ///
-/// The container runtime is asked; no agent needs to run. The exit code is the command's. With -i standard input is passed on
-/// until its end; with -t as well the command gets a terminal, and this terminal is raw meanwhile. Without -c the container is
-/// the one that the annotation kubectl.kubernetes.io/default-container names, or the pod's first.
+/// Uses the container runtime; no agent needs to run. The exit code is that of the command. -i passes standard input on; with -t
+/// as well the command gets a terminal. Without -c, uses the container of the annotation kubectl.kubernetes.io/default-container
+/// or the first one.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -78,8 +78,8 @@ impl Exec {
 
 /// Attach to the process of a container
 ///
-/// Shows its output from now on. With -i standard input is passed on, if the container has one (`stdin: true`); with -t as
-/// well this terminal is the container's (`tty: true`), until the container ends or Ctrl-P Ctrl-Q is typed.
+/// Shows its output from now on. -i passes standard input on if the container has one (`stdin: true`); with -t as well this
+/// terminal becomes the container's (`tty: true`), until the container ends or Ctrl-P Ctrl-Q is typed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -103,15 +103,15 @@ pub(crate) struct Attach {
 
 /// Forward local ports to a pod
 ///
-/// Listens on 127.0.0.1 and ::1, and carries each connection through the container runtime to the port of the pod: the pod's
-/// network need not be reachable. A client that closes its half of a connection ends the whole connection, as runtimes do. Ends with
-/// the pod, on SIGTERM or Ctrl-C.
+/// Listens on 127.0.0.1 and ::1, and forwards each connection through the container runtime to the port of the pod, also where the
+/// pod's network is not reachable. If a client closes its sending side, the whole connection ends, as in the runtimes. Ends with the
+/// pod, on SIGTERM or Ctrl-C.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet port-forward web 8080:80
-  imagelet port-forward web 5432                the same port here and there
-  imagelet port-forward web :80                 any free port here; it is printed")]
+  imagelet port-forward web 5432                the same port on both sides
+  imagelet port-forward web :80                 any free local port, which is printed")]
 pub(crate) struct PortForward {
     #[command(flatten)]
     pub(crate) pod: ThePod,

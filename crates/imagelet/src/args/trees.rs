@@ -7,19 +7,19 @@ use clap::{Args, ValueHint};
 
 /// List files of an image or a layer, without mounting it
 ///
-/// Needs no root. An image is shown as a container would see it: layers on each other, whiteouts and opaque directories
-/// applied, symbolic links resolved within the image. A single layer, named by its diff id or by the digest in a manifest,
-/// shows its whiteouts as well. If an agent holds the root, it is asked to keep the layers meanwhile.
+/// Needs no root privileges. Shows an image as a container would see it: with whiteouts and opaque directories applied, and
+/// symbolic links resolved within the image. A single layer, named by its diff id or by its digest in a manifest, is shown with
+/// its whiteouts. If an agent owns the root, it keeps the layers during the command.
 ///
-/// Writes names, one a line, in the order of bytes; with -l or -o wide also mode, links, owner, group, size and time; with -o json
-/// or yaml everything there is, extended attributes and the layer that each entry is from included.
+/// Prints one name per line, sorted by bytes; with -l or -o wide also mode, links, owner, group, size and time; with -o json or
+/// yaml also extended attributes and the layer of each entry.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet ls docker.io/library/busybox:1
   imagelet ls -l busybox:1 /etc
   imagelet ls -R busybox:1 | grep passwd
-  imagelet ls -R -o wide sha256:5d0d…        one layer, and which layer each entry is from")]
+  imagelet ls -R -o wide sha256:5d0d…        one layer, and the layer of each entry")]
 pub(crate) struct Ls {
     /// Image by name or id, or a layer by its digest; IMAGE:PATH is the same as IMAGE PATH
     #[arg(value_name = "IMAGE|LAYER")]
@@ -27,17 +27,17 @@ pub(crate) struct Ls {
     /// Path to list [default: /]
     #[arg(value_name = "PATH")]
     pub(crate) path: Option<OsString>,
-    /// With mode, links, owner, group, size, time, and targets of symbolic links
+    /// Also print mode, links, owner, group, size, time, and targets of symbolic links
     #[arg(short)]
     pub(crate) long: bool,
-    /// With everything below, by path
+    /// List directories recursively, by path
     #[arg(short = 'R', long)]
     pub(crate) recursive: bool,
 }
 
 /// Write files of an image or a layer to standard output, without mounting it
 ///
-/// Needs no root. Symbolic links are resolved within the image.
+/// Needs no root privileges. Symbolic links are resolved within the image.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,11 +54,11 @@ pub(crate) struct Cat {
 
 /// Copy files and directories out of an image or a layer, without mounting it
 ///
-/// As `docker cp`: a directory that is there takes the source under its name, or only what is in it if PATH ends in `/.`; a DEST that
-/// is not there is made. Files replace files, a single one when its copy is whole; at a DEST that is a symbolic link, what it leads to;
-/// a device or a pipe is written to. Directories are merged. Modes, times and extended attributes come along, hard
-/// links and holes are kept. As root, owners and devices are kept, too; otherwise one line says what could not be set. Symbolic
-/// links are copied as they are, and nothing is ever written outside DEST.
+/// As `docker cp`: into an existing directory the source is copied under its name, or only its content if PATH ends in `/.`; a
+/// missing DEST is created. Files replace files, a single one atomically; a DEST that is a symbolic link is followed; a device or
+/// a pipe is written to. Directories are merged. Modes, times, extended attributes, hard links and holes are preserved; as root,
+/// also owners and devices, otherwise one line lists what could not be set. Symbolic links are copied as links, and nothing is
+/// written outside DEST.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use agent::ensure::{EnsuredRow, ImageNeed};
 use agent::node::events::DebugRecorder;
-use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, LogRecorder};
+use image_manager::{EnsureImageError, EnsureImageRequest, EventRecorder, EventRef, LogRecorder};
 use serde::Serialize;
 
 use super::pods;
@@ -15,6 +15,18 @@ use crate::args::Ensure;
 use crate::exit::{Code, Failure, Outcome, code_of};
 use crate::manager::Mode;
 use crate::output::{Report, Table, units};
+
+/// Reasons of the events of images that are not ensured.
+const FAILURES: [&str; 4] = ["Failed", "BackOff", "ErrImageNeverPull", "InspectFailed"];
+
+/// Writes events to the log. Failures are details there: the command reports each one as its error.
+struct OneAttemptRecorder;
+
+impl EventRecorder for OneAttemptRecorder {
+    fn record(&self, event: EventRef<'_>) {
+        if FAILURES.contains(&event.reason) { DebugRecorder.record(event) } else { LogRecorder.record(event) }
+    }
+}
 
 #[derive(Serialize)]
 struct Ensured {
@@ -51,7 +63,7 @@ pub(super) async fn run(app: &App, args: &Ensure) -> Outcome {
     let images = app.images().await?;
     app.note_unprivileged().await?;
     // With `--wait`, each change of state is one line, so events are logged as details.
-    let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(DebugRecorder) } else { Arc::new(LogRecorder) };
+    let events: Arc<dyn EventRecorder> = if args.wait { Arc::new(DebugRecorder) } else { Arc::new(OneAttemptRecorder) };
     let managed = app.managed(events, Mode::OneShot).await?;
     managed.recover(&app.config, &*images.service()).await?;
     let mut shown = BTreeSet::new();

@@ -216,13 +216,13 @@ impl Report for ImageList {
             _ => {}
         }
         if self.digests && !wide {
-            let mut table = Table::new(&["IMAGE", "TAG", "DIGEST", "IMAGE ID", "SIZE"]);
+            let mut table = Table::new(&["IMAGE", "TAG", "DIGEST", "IMAGE ID", "ON DISK"]);
             for ([repository, tag, digest], image) in rows {
                 table.row([repository, tag, digest, units::id(&image.id, whole), units::bytes(image.size)]);
             }
             return table;
         }
-        let titles = ["IMAGE", "TAG", "IMAGE ID", "SIZE", "+DIGEST", "+USER", "+CREATED", "+PINNED"];
+        let titles = ["IMAGE", "TAG", "IMAGE ID", "ON DISK", "+DIGEST", "+USER", "+CREATED", "+PINNED"];
         let mut table = Table::with_wide(wide, &titles);
         for ([repository, tag, digest], image) in rows {
             let (id, size) = (units::id(&image.id, whole), units::bytes(image.size));

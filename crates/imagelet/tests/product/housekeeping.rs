@@ -27,9 +27,9 @@ const NO_STORE: &str = " INFO no store exists in ROOT, so that it has no images\
 
 /// Words that are typed, standard output, the lines of standard error below the first one, and the exit code.
 const QUESTIONS: [(&[&str], &str, &str, i32); 22] = [
-    (&["images"], "IMAGE   TAG   IMAGE ID   SIZE\n", "", 0),
+    (&["images"], "IMAGE   TAG   IMAGE ID   ON DISK\n", "", 0),
     (&["images", "-q"], "", "", 0),
-    (&["images", "busybox"], "IMAGE   TAG   IMAGE ID   SIZE\n", "", 0),
+    (&["images", "busybox"], "IMAGE   TAG   IMAGE ID   ON DISK\n", "", 0),
     (&["images", "-o", "json"], "{\n  \"images\": []\n}\n", "", 0),
     (&["df", "-q"], "", "", 0),
     (&["pins"], "PIN   IMAGES   NAME\n", "", 0),
