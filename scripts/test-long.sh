@@ -74,11 +74,15 @@ part_workloads() { # a Deployment of REPLICAS rolled out and back on a node of a
   REPLICAS=${REPLICAS:-30} suite imagelet product cluster::workloads::
 }
 
+part_library() { # the program in examples/pull-and-read, built outside of the workspace from the packages of the crates
+  suite imagelet-engine library outside::
+}
+
 part_reproducible() { # the program built twice, in two directories; 40 minutes
   scripts/reproducible.sh imagelet | tee -a "$figures"
 }
 
-parts=(power kills dropin cluster workloads faults fuzz containerds reproducible)
+parts=(power kills dropin cluster workloads faults fuzz containerds library reproducible)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

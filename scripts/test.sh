@@ -54,9 +54,23 @@ deny() { # licences, bans, sources; advisories where the database can be reached
   fi
 }
 
-crates() { # what `cargo publish` would upload can be made of every crate; whether it compiles is what everything else here checks
+examples() { # the examples in the documentation of the crates, which nextest does not run
+  cargo test -q --locked --workspace --doc 2>&1 | awk '!/^$|^running 0 tests|^all doctests|^test result: ok. 0 passed|^\.+$/'
+}
+
+crates() { # what `cargo publish` would upload can be made of every crate, and is complete; test-long.sh compiles it outside of the workspace
+  local package list
+  rm -rf target/package
   cargo package -q --locked --offline --no-verify --allow-dirty --workspace \
-    --exclude imagelet-testdisk --exclude imagelet-testfault --exclude imagelet-bench --exclude xtask 2>&1 | awk '!/no documentation, homepage or repository|^ *\||^ *= note: see https|^$/'
+    --exclude imagelet-testdisk --exclude imagelet-testfault --exclude imagelet-bench --exclude xtask 2>&1 |
+    awk '!/no documentation, homepage or repository|ignoring (test|benchmark|example) |^ *\||^ *= note: see https|^$/'
+  for package in target/package/*.crate; do
+    list=$(tar -tzf "$package")
+    for file in Cargo.toml README.md LICENSE; do
+      grep -qE "^[^/]+/$file$" <<<"$list" || { echo "$package has no $file" >&2; return 1; }
+    done
+    ! grep -E '^[^/]+/(tests|benches|proptest-regressions)/|/testdata/' <<<"$list" || { echo "$package has data of tests" >&2; return 1; }
+  done
 }
 
 slowest() { # the tests that took the longest, and what all took together
@@ -66,7 +80,7 @@ slowest() { # the tests that took the longest, and what all took together
 }
 
 # What .config/nextest.toml leaves out.
-left_out=(--skip ::child --skip testdisk_server --skip each_sync_is_missed_elsewhere)
+left_out=(--skip ::child --skip testdisk_server --skip each_sync_is_missed_elsewhere --skip a_program_outside_of_the_workspace)
 
 nextest() { # one run; its closing lines are added to the summary
   local log=target/test-output.txt result=0
@@ -105,6 +119,7 @@ step "commits" cargo xtask commits
 step "fuzz/Cargo.lock" fuzz_lock
 step "lints" cargo clippy -q --locked --workspace --all-targets -- -D warnings
 step "documentation" docs
+step "examples of the documentation" examples
 step "book" scripts/book.sh
 step "licences, bans, sources" deny
 step "crates" crates

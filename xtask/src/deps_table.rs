@@ -138,6 +138,21 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-engine",
+        uses: &[
+            "imagelet-base",
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-credentials",
+            "imagelet-image-service",
+            "imagelet-registry",
+            "imagelet-store",
+        ],
+        never_reaches: &["tonic", "prost", "axum", "clap", "imagelet-image-manager", "k8s-openapi", "kube"],
+        reason: "engine is the image service for Rust programs: conversions, no rule of its own, and nothing of Kubernetes or gRPC",
+        ..ALONE
+    },
+    Border {
         package: "imagelet-image-manager",
         uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-credentials"],
         never_reaches: GRPC_OR_HTTP,

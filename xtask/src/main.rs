@@ -17,6 +17,7 @@ mod deps_table;
 mod index_of_rules;
 mod modules;
 mod named_tests;
+mod published;
 mod release;
 mod tidy;
 mod tidy_rules;

@@ -14,6 +14,7 @@ use crate::counts::{Counts, is_tests};
 use crate::decisions;
 use crate::index_of_rules;
 use crate::named_tests::Tests;
+use crate::published;
 use crate::release;
 use crate::tidy_rules::{self as rules, Finding};
 use crate::vocabulary;
@@ -57,6 +58,10 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<ChoreReport> {
         }
         if name.starts_with("scripts/") || name.starts_with(".ci/") {
             findings.extend(rules::shell(&text, is_executable(path)?));
+        }
+        if published::is_manifest(&name) {
+            let directory = path.parent().unwrap_or(root);
+            findings.extend(published::check(&text, &|file| fs::read_to_string(directory.join(file)).ok()));
         }
         if name == "CHANGELOG.md" {
             findings.extend(rules::changelog(&text));

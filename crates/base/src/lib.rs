@@ -7,6 +7,18 @@
 //! wrong one, trace context in headers, and parts of TLS clients.
 //!
 //! No module of this crate knows images, pods or settings.
+//!
+//! ```
+//! use imagelet_base::{GoDuration, nearest};
+//! use imagelet_base::lock::Mutex;
+//!
+//! let timeout = GoDuration::parse("1m30s").and_then(GoDuration::to_std);
+//! assert_eq!(timeout, Some(std::time::Duration::from_secs(90)));
+//! assert_eq!(nearest("pul", ["pull", "push", "ls"]), Some("pull"));
+//! let counter = Mutex::new(0);
+//! *counter.lock() += 1;
+//! assert_eq!(*counter.lock(), 1);
+//! ```
 #![deny(missing_docs)]
 
 #[cfg(feature = "tokio")]

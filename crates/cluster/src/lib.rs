@@ -1,6 +1,20 @@
 //! This node as a member of a Kubernetes cluster: the client of the API server, everything that is written there, and the
 //! kubelet's port, with the listener that the other TCP ports of the agent use. Runs no pod and pulls no image. Assembled by the
 //! binary.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use imagelet_cluster::{ClientError, ClusterClient};
+//! use tokio_util::sync::CancellationToken;
+//!
+//! # async fn example() -> Result<(), ClientError> {
+//! let client = ClusterClient::open(Path::new("/etc/kubernetes/kubelet.conf")).await?;
+//! let stop = CancellationToken::new();
+//! // Follows rotated certificates and tokens, while other tasks use the client.
+//! client.follow_files(&stop).await;
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 pub mod client;

@@ -5,6 +5,19 @@
 //! is deleted. Every call that changes something may be repeated: what is there already is success. The crate knows no
 //! registry and decides nothing about images. [`ContainerdStore`] and [`ContainerdDeposit`] put these calls behind the traits of
 //! `cri_api::engine::runtime_store`: nothing above knows that it is containerd.
+//!
+//! ```no_run
+//! use std::path::Path;
+//!
+//! use imagelet_containerd::{CRI_NAMESPACE, Client};
+//!
+//! # async fn example() -> imagelet_containerd::Result<()> {
+//! let client = Client::new(Path::new("/run/containerd/containerd.sock"), CRI_NAMESPACE)?;
+//! if let Some(image) = client.image("docker.io/library/busybox:1.36").await? {
+//!     println!("{image:?}");
+//! }
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 mod client;

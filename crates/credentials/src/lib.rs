@@ -3,6 +3,21 @@
 //!
 //! Only [`auth_file`] changes files of users. Files of the node are read, and the programs that the configuration names are
 //! run; the crate knows no network and no CRI. It never logs, prints or serialises a secret. The image manager calls it.
+//!
+//! ```no_run
+//! # use oci as imagelet_oci;
+//! use imagelet_credentials::{Keyring, KeyringOptions, NodeFiles, Requester};
+//! use imagelet_oci::Reference;
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let node_files = NodeFiles { paths: vec!["/var/lib/kubelet/config.json".into()], ..NodeFiles::default() };
+//! let keyring = Keyring::new(KeyringOptions { node_files, ..KeyringOptions::default() });
+//! let image: Reference = "registry.example/team/app:1".parse()?;
+//! for candidate in keyring.candidates(&image, &Requester::default()).await?.candidates {
+//!     println!("{}", candidate.source); // never the secret
+//! }
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 pub mod auth_file;

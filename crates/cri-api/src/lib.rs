@@ -5,6 +5,21 @@
 //! embedded engine, a remote CRI runtime and the fake all stand behind them; deciders above see nothing else. No
 //! protobuf, no I/O, no clock here. With feature `testing`: an in-memory fake, and the conformance suite which every
 //! implementation runs.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use imagelet_cri_api::{ImageService, Kind, PullImageRequest, Result};
+//!
+//! /// Pulls through any implementation. Returns `None` if the registry does not have the image.
+//! async fn pull(service: Arc<dyn ImageService>, image: &str) -> Result<Option<String>> {
+//!     match service.pull_image(PullImageRequest::new(image)).await {
+//!         Ok(image_ref) => Ok(Some(image_ref)),
+//!         Err(error) if error.kind() == Kind::NotFound => Ok(None),
+//!         Err(error) => Err(error.context("prepare the node")),
+//!     }
+//! }
+//! ```
 #![deny(missing_docs)]
 
 pub mod engine;

@@ -4,6 +4,21 @@
 //! The only crate that knows protobuf and gRPC: generated types stay inside. It converts and carries; it decides
 //! nothing about images. The binary calls it: [`client`] for a remote runtime, [`server`] for `serve` and for the
 //! agent's socket.
+//!
+//! ```no_run
+//! # use cri_api as imagelet_cri_api;
+//! use imagelet_cri_api::ImageService as _;
+//! use imagelet_cri_grpc::Endpoint;
+//! use imagelet_cri_grpc::client::{ClientOptions, connect_image_service};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let endpoint = Endpoint::parse("unix:///run/containerd/containerd.sock")?;
+//! let service = connect_image_service(&endpoint, ClientOptions::default()).await?;
+//! for image in service.list_images(None).await? {
+//!     println!("{} {:?}", image.id, image.repo_tags);
+//! }
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 pub mod client;

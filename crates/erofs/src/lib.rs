@@ -2,6 +2,27 @@
 //! ([`patch`]), and that file read without mounting it. Uncompressed, blocks of 4096 bytes, made for Linux 5.15 and later.
 //!
 //! It refuses to know where bytes go and come from ([`Sink`], [`Source`]), what a layer is, and the clock. Called by the store.
+//!
+//! ```
+//! use imagelet_erofs::{Attributes, Options, Reader, Writer};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spill = Box::new(|| Err(std::io::Error::other("a small tree fits into memory")));
+//! let options = Options { uuid: [1; 16], time: None, memory: Options::MEMORY, spill };
+//! let mut writer = Writer::new(Vec::new(), options)?;
+//! writer.begin_file(5, &Attributes { mode: 0o644, ..Attributes::default() })?;
+//! writer.data(b"hello")?;
+//! let (root, file) = (writer.root(), writer.end_file()?);
+//! writer.link(root, b"greeting", file)?;
+//! let (bytes, _) = writer.finish()?;
+//!
+//! let reader = Reader::open(bytes)?;
+//! let file = reader.walk_path(b"greeting")?.ok_or("no such file")?;
+//! let mut content = [0; 5];
+//! reader.read(&file, 0, &mut content)?;
+//! assert_eq!(&content, b"hello");
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 pub(crate) mod format;

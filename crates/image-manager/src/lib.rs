@@ -6,6 +6,17 @@
 //!
 //! The way of a request: [`request`](EnsureImageRequest) → presence → access → [`decide`] (pure) → back-off → puller →
 //! events.
+//!
+//! ```
+//! use imagelet_image_manager::{Access, AccessUnverified, Decision, Grant, Presence, PullPolicy, decide};
+//!
+//! let present = Presence::Present { image_ref: "sha256:44136fa3".to_owned() };
+//! let own = decide(PullPolicy::IfNotPresent, present.clone(), Access::Granted(Grant::CredentialMatches));
+//! assert!(matches!(own, Decision::UseLocal { .. }));
+//! // Another tenant pulled the image: the registry has to accept the credentials of this pod.
+//! let foreign = Access::MustVerify(AccessUnverified::NoMatchingCredential);
+//! assert!(matches!(decide(PullPolicy::IfNotPresent, present, foreign), Decision::Pull(_)));
+//! ```
 #![deny(missing_docs)]
 
 mod backoff;

@@ -9,6 +9,22 @@
 //! Every byte passes through memory once: async fetch → bounded window → thread one (inflate) → ring of buffers →
 //! thread two (unpack); the digests of blob and tar stream are computed meanwhile by whichever thread waits. All pulls
 //! share one memory budget. Nothing is visible before every digest of an image matches.
+//!
+//! ```no_run
+//! # use cri_api as imagelet_cri_api;
+//! use imagelet_cri_api::{ImageService as _, PullImageRequest};
+//! use imagelet_image_service::{Engine, EngineOptions};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let options = EngineOptions { root: "/var/lib/app/images".into(), memory: 64 << 20, ..EngineOptions::default() };
+//! let engine = Engine::open(options).await?;
+//! let image_id = engine.pull_image(PullImageRequest::new("docker.io/library/busybox:1.36")).await?;
+//! println!("{image_id}");
+//! engine.shutdown().await;
+//! # Ok(()) }
+//! ```
+//!
+//! The crate `imagelet-engine` has these calls with fewer settings and types, for programs that only pull and read.
 #![deny(missing_docs)]
 
 mod background;

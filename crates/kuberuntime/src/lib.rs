@@ -1,6 +1,21 @@
 //! Pods on a CRI runtime: the model of a pod, the actions that a pod needs (pure), and the code that performs them over
 //! `cri_api::RuntimeService`. Images are requested from `image_manager` only, and containers are probed over the
 //! network through [`probe`]. It knows no gRPC, no embedded engine and no credentials; the binary calls it.
+//!
+//! ```
+//! use imagelet_kuberuntime::{Origin, admit};
+//! use serde_json::json;
+//!
+//! let manifest = json!({
+//!     "apiVersion": "v1",
+//!     "kind": "Pod",
+//!     "metadata": { "name": "web" },
+//!     "spec": { "containers": [{ "name": "main", "image": "nginx:1.27" }] },
+//! });
+//! // A static pod gets the name of its node, a uid and the defaults of the API server.
+//! let pod = admit(&manifest, "node-1", Origin::File("/etc/imagelet/manifests/web.yaml")).expect("a valid pod");
+//! assert_eq!(pod.metadata.name, "web-node-1");
+//! ```
 #![deny(missing_docs)]
 
 mod actions;

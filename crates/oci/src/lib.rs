@@ -4,6 +4,18 @@
 //! Pure values: this crate knows no file, no network, no clock and no environment. Everything else in the
 //! project speaks with these types. Formats follow the OCI image specification 1.1 and Docker's schema 2;
 //! references follow the docker-normalised grammar which the kubelet and containerd use.
+//!
+//! ```
+//! use imagelet_oci::{Digest, Platform, Reference};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let image: Reference = "busybox".parse()?;
+//! assert_eq!((image.domain(), image.path()), ("docker.io", "library/busybox"));
+//! assert_eq!(image.with_default_tag().to_string(), "docker.io/library/busybox:latest");
+//! assert!(Digest::sha256(b"{}").to_string().starts_with("sha256:44136fa3"));
+//! assert_eq!("linux/arm64".parse::<Platform>()?.architecture, "arm64");
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 mod auth;

@@ -6,6 +6,19 @@
 //! that it prints has a secret in it: no token, no password, no query of a signed URL.
 //!
 //! The embedded image service calls it; the feature `testing` adds a registry with faults and a builder of small images.
+//!
+//! ```no_run
+//! # use oci as imagelet_oci;
+//! use imagelet_oci::Reference;
+//! use imagelet_registry::{Client, Options};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::new(Options::default());
+//! let image: Reference = "docker.io/library/busybox:1.36".parse()?;
+//! let manifest = client.repository(&image, None)?.resolve().await?;
+//! println!("{manifest:?}");
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 mod address;

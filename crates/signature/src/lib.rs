@@ -8,6 +8,23 @@
 //! this image by digest and a repository that the policy accepts. Certificates (keyless signing), transparency logs,
 //! attestations, GPG signatures and Notation are not supported; a policy that asks for one of them is refused, because
 //! to skip a demand is to accept.
+//!
+//! ```
+//! # use oci as imagelet_oci;
+//! use imagelet_oci::Reference;
+//! use imagelet_signature::{Demand, Policy};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = br#"{
+//!     "default": [{ "type": "reject" }],
+//!     "transports": { "docker": { "registry.example": [{ "type": "insecureAcceptAnything" }] } }
+//! }"#;
+//! let policy = Policy::parse(text, &mut |path| std::fs::read(path).map_err(|error| error.to_string()))?;
+//! let demand = |image: &str| Ok::<_, Box<dyn std::error::Error>>(policy.rule(&image.parse::<Reference>()?).demand());
+//! assert_eq!(demand("registry.example/app:1")?, Demand::Nothing);
+//! assert_eq!(demand("docker.io/library/busybox:1")?, Demand::Refused);
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 mod check;

@@ -3,6 +3,18 @@
 //!
 //! Does not depend on the network, registries, CRI and the clock. Everything blocks; the image service calls it from threads that
 //! may. Files on the disk that are not in the database are deleted by the next [`Store::open`].
+//!
+//! ```
+//! use imagelet_store::{OpenOptions, Store};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let directory = tempfile::tempdir()?;
+//! # let root = directory.path().join("store");
+//! let store = Store::open(&root, OpenOptions::default())?;
+//! assert_eq!(store.totals()?.layers, 0);
+//! assert!(store.resolve(&"busybox:1.36".into())?.is_none());
+//! # Ok(()) }
+//! ```
 #![deny(missing_docs)]
 
 pub mod check;

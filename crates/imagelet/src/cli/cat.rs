@@ -10,9 +10,6 @@ use crate::app::App;
 use crate::args::Cat;
 use crate::exit::{Code, Failure, Outcome};
 
-/// Bytes read at a time.
-const BUFFER: usize = 256 << 10;
-
 pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
     let (image, paths) = match FileName::split_absolute(&args.image) {
         Some(file) if args.paths.is_empty() => (file.image, vec![file.path]),
@@ -24,9 +21,8 @@ pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
     }
     let write = move |view: &View| {
         let mut failures = Vec::new();
-        let mut buffer = vec![0; BUFFER];
         for path in &paths {
-            match write(view, path, &mut buffer) {
+            match write(view, path) {
                 Ok(true) => {}
                 Ok(false) => return Ok(()),
                 Err(failure) => failures.push(failure),
@@ -38,26 +34,15 @@ pub(super) async fn run(app: &App, args: &Cat) -> Outcome {
 }
 
 /// Writes one file. Returns false if the reader has closed the pipe.
-fn write(view: &View, path: &[u8], buffer: &mut [u8]) -> Outcome<bool> {
+fn write(view: &View, path: &[u8]) -> Outcome<bool> {
     let to_failure = |error| failure("cat", &error);
     let node = view.resolve(path, true).map_err(to_failure)?;
-    let file = view.file(&node).map_err(to_failure)?;
     let mut out = std::io::stdout().lock();
-    let mut at = 0;
-    loop {
-        let length = file.read_at(at, buffer).map_err(to_failure)?;
-        if length == 0 {
-            return match out.flush() {
-                Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(written(&error)),
-                flushed => Ok(flushed.is_ok()),
-            };
-        }
-        match out.write_all(&buffer[..length]) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(false),
-            Err(error) => return Err(written(&error)),
-        }
-        at += length as u64;
+    let copied = view.file(&node).and_then(|file| file.write_to(&mut out)).map_err(to_failure)?;
+    match copied.and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(written(&error)),
     }
 }
 

@@ -8,7 +8,7 @@ use cri_api::engine::runtime_store::{LowerLayer, RuntimeImageFacts};
 use cri_api::{ImageSpec, Kind};
 use oci::Digest;
 use store::Lower;
-use store::view::{Kind as FileKind, Stack, Stat, View, ViewError};
+use store::view::{Kind as FileKind, Stat, View, ViewError};
 
 use crate::app::App;
 use crate::exit::{Code, Failure, Outcome, chain};
@@ -81,16 +81,12 @@ async fn read_in_store<T: Send + 'static>(
 ) -> Outcome<T> {
     let engine = app.engine(command).await?;
     let lease = engine.lease_layers(text).await.map_err(|error| Failure::call(command, &error))?;
-    let stack: Stack = serde_json::from_value(lease.stack().clone())
-        .map_err(|error| Failure::caused(Code::Failed, format!("{command}: understand its layers"), &error))?;
-    let (root, shown) = (lease.root().to_owned(), command.to_owned());
+    let shown = command.to_owned();
     let read = move || {
-        let view = View::open(&root, &stack).map_err(|error| failure(shown, &error))?;
+        let view = View::of_lease(&lease).map_err(|error| failure(shown, &error))?;
         work(&view)
     };
-    let outcome = blocking(command, read).await;
-    drop(lease);
-    outcome
+    blocking(command, read).await
 }
 
 async fn read_in_runtime<T: Send + 'static>(

@@ -4,8 +4,8 @@
 //! The paths passed in are made of names that the caller knows to be no symbolic links; when one is, because another process
 //! writes into the store, the open fails. The unpacker, the recipe and the reader of layers call it.
 
-use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
@@ -18,14 +18,15 @@ const TRIES: usize = 64;
 /// Opens things; remembers when `openat2` is not to be had.
 #[derive(Debug, Default)]
 pub(crate) struct Beneath {
-    stepwise: Cell<bool>,
+    /// Threads that open layers together may each find it out; the answer is the same.
+    stepwise: AtomicBool,
 }
 
 impl Beneath {
     /// A resolver that never uses `openat2`.
     #[cfg(test)]
     pub(crate) fn stepwise() -> Self {
-        Self { stepwise: Cell::new(true) }
+        Self { stepwise: AtomicBool::new(true) }
     }
 
     /// Opens the directory `path` below `dir`, for reading.
@@ -39,7 +40,7 @@ impl Beneath {
         if path.split(|b| *b == b'/').any(|part| matches!(part, b"" | b"." | b"..")) {
             return Err(Errno::INVAL);
         }
-        if self.stepwise.get() || path.len() > PATH_MOST {
+        if self.stepwise.load(Ordering::Relaxed) || path.len() > PATH_MOST {
             return steps(dir, path, flags);
         }
         let resolve =
@@ -48,7 +49,7 @@ impl Beneath {
             match rustix::fs::openat2(dir, path, flags, Mode::empty(), resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 Err(Errno::NOSYS | Errno::PERM) => {
-                    self.stepwise.set(true);
+                    self.stepwise.store(true, Ordering::Relaxed);
                     return steps(dir, path, flags);
                 }
                 other => return other,

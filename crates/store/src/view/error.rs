@@ -43,6 +43,9 @@ pub enum ViewError {
         /// The name.
         name: PrintableName,
     },
+    /// Another version of the program describes the leased layers in a form that this one does not know.
+    #[error("read the description of leased layers")]
+    Lease(#[source] serde_json::Error),
     /// A layer could not be opened.
     #[error("open layer {diff_id}")]
     Layer {

@@ -22,6 +22,7 @@ use std::collections::btree_map::Entry;
 use std::io;
 use std::path::Path;
 
+use cri_api::engine::LayerLease;
 use oci::Digest;
 use rustix::fs::{CWD, Mode, OFlags};
 
@@ -40,6 +41,8 @@ use crate::tar::shown;
 const MAX_LINKS: usize = 40;
 /// Longest path that is asked for, and longest target of a link.
 const PATH_MOST: usize = 1 << 20;
+/// Bytes that are read at a time.
+const BUFFER: usize = 256 << 10;
 
 /// An extended attribute: its full name, and its value.
 pub type Xattr = (Vec<u8>, Vec<u8>);
@@ -120,6 +123,25 @@ impl OpenFile<'_> {
         }
     }
 
+    /// Writes the content of the file to `out`. An error of the inner result is an error of `out`.
+    ///
+    /// # Errors
+    /// The layer could not be read.
+    pub fn write_to(&self, out: &mut dyn io::Write) -> Result<io::Result<()>, ViewError> {
+        let mut buffer = vec![0; BUFFER];
+        let mut offset = 0;
+        loop {
+            let length = self.read_at(offset, &mut buffer)?;
+            if length == 0 {
+                return Ok(Ok(()));
+            }
+            if let Err(error) = out.write_all(&buffer[..length]) {
+                return Ok(Err(error));
+            }
+            offset += length as u64;
+        }
+    }
+
     /// Where the hole ends that begins at `offset`; `offset` itself where there is none, or it is not known.
     fn hole(&self, offset: u64) -> Result<u64, ViewError> {
         let hole = self.content.hole(offset);
@@ -144,6 +166,15 @@ impl View {
             layers.push((layer.diff_id.clone(), opened));
         }
         Ok(Self { layers, single: stack.image.is_none() })
+    }
+
+    /// Opens leased layers. The caller keeps the lease for as long as the view is used.
+    ///
+    /// # Errors
+    /// [`ViewError::Lease`] and [`ViewError::Layer`].
+    pub fn of_lease(lease: &LayerLease) -> Result<Self, ViewError> {
+        let stack: Stack = serde_json::from_value(lease.stack().clone()).map_err(ViewError::Lease)?;
+        Self::open(lease.root(), &stack)
     }
 
     /// Opens the layers of an image in a runtime's store, each with its diff ID, the topmost first. They must not be removed before.
