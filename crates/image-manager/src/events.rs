@@ -92,10 +92,17 @@ impl EventRecorder for LogRecorder {
         let EventRef { object, kind, reason, message } = event;
         let (pod, container) = (object.pod_title(), object.container_name());
         match kind {
+            // The event of the pull, which was recorded before, has the message.
+            EventType::Warning if is_reason_alone(message) => tracing::debug!(pod, container, reason, "{message}"),
             EventType::Normal => tracing::info!(pod, container, reason, "{message}"),
             EventType::Warning => tracing::warn!(pod, container, reason, "{message}"),
         }
     }
+}
+
+/// Returns true for the second event that the kubelet records about a failed pull: `Error: ErrImagePull`.
+fn is_reason_alone(message: &str) -> bool {
+    message.strip_prefix("Error: ").is_some_and(|reason| reason.bytes().all(|byte| byte.is_ascii_alphanumeric()))
 }
 
 /// An event and its number since the start.
@@ -184,6 +191,19 @@ mod tests {
             kind: EventType::Normal,
             reason: "Pulled",
             message: message.into(),
+        }
+    }
+
+    #[test]
+    fn events_with_a_reason_alone_are_details_of_the_log() {
+        for (message, alone) in [
+            ("Error: ErrImagePull", true),
+            ("Error: ImagePullBackOff", true),
+            ("Error: exec: no such file", false),
+            ("ErrImagePull", false),
+            ("Failed to pull image \"a\": not found", false),
+        ] {
+            assert_eq!(is_reason_alone(message), alone, "{message}");
         }
     }
 

@@ -371,10 +371,10 @@ impl ImageManager {
         if let Some(object) = object {
             return self.events.record(EventRef { object, kind, reason, message });
         }
-        let pod = format_args!("{}/{}", request.pod.namespace, request.pod.name);
+        let pod = ObjectRef::pod(&request.pod).pod_title();
         match kind {
-            EventType::Normal => tracing::info!(%pod, reason, "{message}"),
-            EventType::Warning => tracing::warn!(%pod, reason, "{message}"),
+            EventType::Normal => tracing::info!(pod, reason, "{message}"),
+            EventType::Warning => tracing::warn!(pod, reason, "{message}"),
         }
     }
 }

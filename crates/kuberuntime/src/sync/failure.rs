@@ -11,6 +11,8 @@ pub(super) enum Halt {
     Stopped,
     /// A step failed, with the message.
     Failed(String),
+    /// A step failed, with the message that an event of the pod has.
+    Recorded(String),
 }
 
 pub(super) type SyncStep<T = ()> = Result<T, Halt>;

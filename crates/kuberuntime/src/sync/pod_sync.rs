@@ -122,6 +122,8 @@ pub(crate) struct SyncReport {
     pub waited_for_images: std::time::Duration,
     /// Failures; empty after a success.
     pub errors: Vec<String>,
+    /// True if no event of the pod has the message of one of the failures.
+    pub has_unrecorded_error: bool,
     /// True if a stop was requested before the sync was done.
     pub cancelled: bool,
 }

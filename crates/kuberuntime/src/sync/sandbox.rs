@@ -45,14 +45,14 @@ impl PodSync<'_> {
                 self.pod_runtime.has_sandbox_image.store(false, Ordering::Relaxed);
                 let error = missing_image.map_or_else(|| error.clone(), |missing| format!("{error} ({missing})"));
                 self.record_pod_event(&PodEvent::FailedCreatePodSandBox(&error));
-                return Err(Halt::Failed(format!("create sandbox: {error}")));
+                return Err(Halt::Recorded(format!("create sandbox: {error}")));
             }
         };
         let ips = match self.pod_runtime.parts().runtime.pod_sandbox_status(&id, false).await {
             Ok(status) => self.addresses(status.ips().map(str::to_owned).collect()),
             Err(error) => {
                 self.record_pod_event(&PodEvent::FailedPodSandBoxStatus(error.message()));
-                return Err(Halt::Failed(format!("ask for sandbox {id}: {error}")));
+                return Err(Halt::Recorded(format!("ask for sandbox {id}: {error}")));
             }
         };
         Ok(ReadySandbox { id, config, hostname, ips })
@@ -130,7 +130,7 @@ impl PodSync<'_> {
         if self.pod_runtime.without_network.lock().insert(self.owner.uid.clone()) {
             self.record_pod_event(&PodEvent::NetworkNotReady(&text));
         }
-        Err(Halt::Failed(text))
+        Err(Halt::Recorded(text))
     }
 }
 

@@ -55,8 +55,9 @@ impl PodSync<'_> {
             }
             Err(StartError::Halted(halt)) => Err(halt),
             Err(StartError::Started(StartFailure { reason, message, event })) => {
-                if let Some(event) = event {
-                    self.pod_runtime.record_event(&self.owner, part, &PodEvent::Failed(&event));
+                match event {
+                    Some(event) => self.pod_runtime.record_event(&self.owner, part, &PodEvent::Failed(&event)),
+                    None => self.report.has_unrecorded_error = true,
                 }
                 metrics.volumes(volumes, message.starts_with(IMAGE_VOLUME_MOUNT_FAILED).then_some(false));
                 metrics.container_failed(kind, reason);
@@ -172,7 +173,9 @@ impl PodSync<'_> {
         match self.observed.latest(&container.name) {
             Some(run) if run.state == ContainerState::Created => match self.remove(&run.name, &run.id).await {
                 Ok(()) => Ok(run.restart_count()),
-                Err(Halt::Failed(error)) => Err(StartFailure::new("CreateContainerError", error).into()),
+                Err(Halt::Failed(error) | Halt::Recorded(error)) => {
+                    Err(StartFailure::new("CreateContainerError", error).into())
+                }
                 Err(halt) => Err(halt.into()),
             },
             Some(run) => Ok(run.restart_count().saturating_add(1)),
@@ -320,7 +323,7 @@ impl PodSync<'_> {
         };
         match self.stop_containers(&[victim]).await {
             Err(Halt::Stopped) => return Err(Halt::Stopped.into()),
-            Err(Halt::Failed(error)) => {
+            Err(Halt::Failed(error) | Halt::Recorded(error)) => {
                 tracing::error!(pod = self.owner.title(), container = container.name, %error, "cannot stop a container")
             }
             Ok(()) => {}

@@ -24,7 +24,11 @@ impl PodSync<'_> {
         match self.steps(&actions).await {
             Ok(()) => {}
             Err(Halt::Stopped) => self.report.cancelled = true,
-            Err(Halt::Failed(what)) => self.report.errors.push(what),
+            Err(Halt::Recorded(what)) => self.report.errors.push(what),
+            Err(Halt::Failed(what)) => {
+                self.report.has_unrecorded_error = true;
+                self.report.errors.push(what);
+            }
         }
         self.report.actions = actions;
         self.report.waited_for_images = *self.waited_for_images.lock();
@@ -163,7 +167,7 @@ impl PodSync<'_> {
                 self.go_on()?;
                 match self.remove(&run.name, &run.id).await {
                     Ok(()) => self.remove_logs(run).await,
-                    Err(Halt::Failed(error)) => {
+                    Err(Halt::Failed(error) | Halt::Recorded(error)) => {
                         tracing::warn!(pod = pod.title(), container = run.name, %error, "cannot remove a container")
                     }
                     Err(halt) => return Err(halt),
@@ -208,7 +212,7 @@ impl PodSync<'_> {
         set_up.map_err(|error| {
             let text = error.to_string();
             self.record_pod_event(&PodEvent::FailedMount(&text));
-            Halt::Failed(text)
+            Halt::Recorded(text)
         })
     }
 }

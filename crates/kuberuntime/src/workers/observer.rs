@@ -15,7 +15,7 @@ use crate::observed::ObservedPod;
 use crate::pod::{Container, ContainerKind, Pod, RestartPolicy};
 use crate::status::api::{PodStatus, Waiting};
 use crate::status::{StatusInput, pod_status};
-use crate::sync::PodRuntimeError;
+use crate::sync::{PodRuntimeError, SyncReport};
 
 /// Least time between two observations of a pod during an operation.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -62,6 +62,16 @@ impl PodObserver {
 
     /// Publishes an error, or that there is none any more. A new error is logged once.
     pub(super) fn set_error(&self, error: Option<String>) {
+        self.publish_error(error, false);
+    }
+
+    /// Publishes the errors of a sync. They are logged if no event was, which is in the log already.
+    pub(super) fn set_errors(&self, report: &SyncReport) {
+        let error = (!report.errors.is_empty()).then(|| report.errors.join("; "));
+        self.publish_error(error, !report.has_unrecorded_error);
+    }
+
+    fn publish_error(&self, error: Option<String>, is_recorded: bool) {
         let mut record = self.slot.record();
         if record.error == error {
             return;
@@ -70,6 +80,7 @@ impl PodObserver {
         match &error {
             // A runtime that is down is logged once for all pods.
             Some(error) if self.shared.health.is_down() => tracing::debug!(pod, error, "pod waits for the runtime"),
+            Some(error) if is_recorded => tracing::debug!(pod, error, "Error syncing pod, will retry"),
             Some(error) => tracing::warn!(pod, error, "Error syncing pod, will retry"),
             None => tracing::debug!(pod, "pod has no error any more"),
         }

@@ -205,7 +205,7 @@ impl Worker {
             }
         };
         if !report.cancelled {
-            self.observer.set_error((!report.errors.is_empty()).then(|| report.errors.join("; ")));
+            self.observer.set_errors(&report);
         }
         if self.is_over(pod) {
             return SyncOutcome::Over;

@@ -92,6 +92,17 @@ fn waiting_reason_is_reported_and_cleared_with_its_cause() {
     );
     node.waits("absent", "main", "ImagePullBackOff");
 
+    // Each failure is one line of the log, with the runtime's or the registry's words as they are.
+    let log = node.log();
+    let count = |words: &str| log.iter().filter(|line| line.contains(words)).count();
+    for (failures, attempts) in [
+        (count("MANIFEST_UNKNOWN"), count(&format!("Pulling image \"{absent}\""))),
+        (count("no-such-program"), count("Container created pod=\"shop/missing-edge\"")),
+    ] {
+        assert!((1..=attempts).contains(&failures), "{failures} lines about {attempts} attempts: {log:#?}");
+    }
+    assert!(!log.iter().any(|line| line.contains("Error syncing pod")), "{log:#?}");
+
     // The commands report the same reasons.
     for (pod, why) in [
         ("never", "has not started: ErrImageNeverPull: Container image"),
