@@ -187,6 +187,13 @@ pub(crate) const BORDERS: &[Border] = &[
         ..ALONE
     },
     Border {
+        package: "imagelet-fleet",
+        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-cluster", "imagelet-registry"],
+        never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
+        reason: "fleet has the objects and rules of many nodes, and the controller, which resolves tags: it pulls nothing and runs no pod",
+        ..ALONE
+    },
+    Border {
         package: "imagelet-agent",
         uses: &[
             "imagelet-base",
@@ -307,13 +314,18 @@ pub(crate) const WRAPPERS: &[Wrapper] = &[
                  the agent asks over an admin socket, or a command of a runtime that is to stream, where no registry is meant",
     },
     Wrapper {
-        packages: &["kube", "hyper-rustls"],
+        packages: &["hyper-rustls"],
         owners: &["imagelet-cluster"],
-        reason: "the client of the Kubernetes API stays in one crate",
+        reason: "the connections to the API server are made in one crate",
+    },
+    Wrapper {
+        packages: &["kube"],
+        owners: &["imagelet-cluster", "imagelet-fleet"],
+        reason: "the client of the Kubernetes API stays in one crate; fleet has custom resources, whose types and watches are kube's",
     },
     Wrapper {
         packages: &["k8s-openapi"],
-        owners: &["imagelet-cluster", "imagelet-kuberuntime", "imagelet-manifest"],
+        owners: &["imagelet-cluster", "imagelet-fleet", "imagelet-kuberuntime", "imagelet-manifest"],
         reason: "the types of the Kubernetes API are for the crates that read manifests, run pods or speak with an API server",
     },
     Wrapper {

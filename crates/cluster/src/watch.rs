@@ -29,7 +29,9 @@ use pace::Pace;
 /// Objects of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Selection {
-    /// Collection of the core API: `pods`.
+    /// Group and version: `imagelet.dev/v1alpha1`; empty: the core API.
+    pub group: &'static str,
+    /// Collection of the group: `pods`.
     pub collection: &'static str,
     /// Namespace of the objects; `None`: every namespace, or objects that have none.
     pub namespace: Option<String>,
@@ -41,15 +43,29 @@ impl Selection {
     /// Returns the pods of a node.
     #[must_use]
     pub fn pods_of(node: &str) -> Self {
-        Self { collection: "pods", namespace: None, fields: format!("spec.nodeName={node}") }
+        Self { group: "", collection: "pods", namespace: None, fields: format!("spec.nodeName={node}") }
+    }
+
+    /// Returns one Node.
+    #[must_use]
+    pub fn node(name: &str) -> Self {
+        Self { group: "", collection: "nodes", namespace: None, fields: format!("metadata.name={name}") }
+    }
+
+    /// Returns all objects of a cluster-scoped kind.
+    #[must_use]
+    pub fn all_of(group: &'static str, collection: &'static str) -> Self {
+        Self { group, collection, namespace: None, fields: String::new() }
     }
 
     /// Returns the kind of the objects as kube names it.
     pub(crate) fn resource(&self) -> ApiResource {
+        let (group, version) = self.group.split_once('/').unwrap_or(("", "v1"));
+        let api_version = if group.is_empty() { version } else { self.group };
         ApiResource {
-            group: String::new(),
-            version: "v1".to_owned(),
-            api_version: "v1".to_owned(),
+            group: group.to_owned(),
+            version: version.to_owned(),
+            api_version: api_version.to_owned(),
             kind: String::new(),
             plural: self.collection.to_owned(),
         }
@@ -189,7 +205,8 @@ fn report(selection: &Selection, pace: &Pace, step: &Step) -> Duration {
 }
 
 fn configuration(selection: &Selection, streams: bool) -> watcher::Config {
-    let plain = watcher::Config::default().fields(&selection.fields).timeout(requests::LONGEST_WATCH);
+    let all = watcher::Config::default().timeout(requests::LONGEST_WATCH);
+    let plain = if selection.fields.is_empty() { all } else { all.fields(&selection.fields) };
     if streams { plain.streaming_lists() } else { plain }
 }
 

@@ -1,6 +1,6 @@
 //! [`FakeServer`]: an API server in memory, with what clients depend on: versions that grow, watches with bookmarks and streaming
-//! lists, 410 for what is too old, uids and versions as preconditions, graceful deletion, strategic merges of `status`. For faults
-//! and speed; what a real server does is shown by the product's tests. Used by tests alone.
+//! lists, 410 for what is too old, uids and versions as preconditions, graceful deletion, strategic merges of `status`, server-side
+//! apply by a single manager, custom resources of any group. For faults and speed; what a real server does is shown by the product's tests. Used by tests alone.
 
 mod answers;
 mod merge;
@@ -236,6 +236,8 @@ impl FakeServer {
             };
         }
         let mut body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
+        let kind = parts.headers.get(http::header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+        let applies = kind.is_some_and(|kind| kind.starts_with("application/apply-patch"));
         let names = |field: &String| bytes.windows(field.len()).any(|part| part == field.as_bytes());
         if let Some(field) = self.0.refused.lock().iter().find(|field| parts.method == Method::PATCH && names(field)) {
             let message = format!("unable to find api field in struct NodeStatus for the json field {field:?}");
@@ -251,6 +253,7 @@ impl FakeServer {
             let mut store = self.0.store.lock();
             match parts.method {
                 Method::GET => store.read(parts.uri.path(), &query),
+                Method::PATCH if applies => store.apply(parts.uri.path(), &body),
                 Method::PATCH => store.patch(parts.uri.path(), &body),
                 Method::POST => store.create(parts.uri.path(), body),
                 Method::PUT => store.replace(parts.uri.path(), body),

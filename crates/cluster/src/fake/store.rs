@@ -97,7 +97,11 @@ impl Store {
         if let Some(object) = self.objects.get(path) {
             return Ok(object.clone());
         }
-        let Some(fields) = value(query, "fieldSelector") else { return Err(not_found()) };
+        let fields = match value(query, "fieldSelector") {
+            Some(fields) => fields,
+            None if is_collection(path) => "",
+            None => return Err(not_found()),
+        };
         let metadata = json!({"resourceVersion": self.version.to_string()});
         Ok(json!({"kind": "List", "apiVersion": "v1", "metadata": metadata, "items": self.list(path, fields)}))
     }
@@ -121,6 +125,25 @@ impl Store {
             return Ok(object);
         }
         Ok(self.put(path, object))
+    }
+
+    /// Applies an object as its only manager: the object, or its status, is as the patch has it, and is created if it is missing.
+    pub(super) fn apply(&mut self, path: &str, patch: &Value) -> Result<Value, Refusal> {
+        if let Some(path) = path.strip_suffix("/status") {
+            let mut object = self.objects.get(path).cloned().ok_or_else(not_found)?;
+            let before = object.clone();
+            object["status"] = patch["status"].clone();
+            return Ok(if object == before { object } else { self.put(path, object) });
+        }
+        let mut object = patch.clone();
+        let Some(before) = self.objects.get(path) else { return Ok(self.put(path, object)) };
+        let mut metadata = before["metadata"].clone();
+        merge(&mut metadata, &patch["metadata"]);
+        object["metadata"] = metadata;
+        if !before["status"].is_null() {
+            object["status"] = before["status"].clone();
+        }
+        Ok(if object == *before { object } else { self.put(path, object) })
     }
 
     pub(super) fn create(&mut self, path: &str, object: Value) -> Result<Value, Refusal> {
@@ -168,6 +191,11 @@ impl Store {
 
 fn not_found() -> Refusal {
     (404, "NotFound", json!("not found"))
+}
+
+/// Returns true if a path of a group names a collection of a cluster-scoped kind, and no object.
+fn is_collection(path: &str) -> bool {
+    path.strip_prefix("/apis/").is_some_and(|path| path.split('/').count() == 3)
 }
 
 /// Returns true if an object is of a collection: in its namespace, or in any where the collection has none.

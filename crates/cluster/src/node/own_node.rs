@@ -25,8 +25,7 @@ impl OwnNode {
 
     /// Keeps it up to date until `stop`.
     pub(super) async fn keep(&self, client: &ClusterClient, name: &str, stop: &CancellationToken) {
-        let selection = Selection { collection: "nodes", namespace: None, fields: format!("metadata.name={name}") };
-        follow(client, &selection, &self.0, stop).await;
+        follow(client, &Selection::node(name), &self.0, stop).await;
     }
 
     /// Stores the object that the server returned for a write, unless the watch has already delivered a newer one.

@@ -1,0 +1,7 @@
+//! Images of many nodes: the objects with which images are declared and reported, the rules of their rollout, and the controller.
+//! Pulls nothing by itself. The binary starts the controller; the daemon of a node shares the objects and the rules.
+#![deny(missing_docs)]
+
+pub mod api;
+pub mod release;
+pub mod selection;
