@@ -16,8 +16,9 @@ use credentials::helper::HelperOptions;
 use credentials::{Keyring, KeyringOptions, NodeFiles, PathMatch};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
-    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics, Options,
-    PullBoard, PullRecords, PullerOptions, ReclaimSpace, RecordsOptions, VerificationPolicy, WallClock,
+    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics,
+    NamespaceAccess, Options, PullBoard, PullRecords, PullerOptions, ReclaimSpace, RecordsOptions, VerificationPolicy,
+    WallClock,
 };
 use manifest::yaml;
 use prometheus_client::registry::Registry;
@@ -68,6 +69,8 @@ pub(crate) struct ManagerParts {
     pub(crate) records: (Arc<Metrics>, PullRecords),
     /// Frees space for pulls; `None`: nothing is removed for them.
     pub(crate) room: Option<Arc<dyn ReclaimSpace>>,
+    /// Images that namespaces may use by the cluster's ImageSets.
+    pub(crate) namespace_access: NamespaceAccess,
     /// Tokens of an API server's service accounts, on a node of a cluster.
     pub(crate) tokens: Option<Arc<TokenManager>>,
     /// The board on which pulls are shown.
@@ -95,7 +98,8 @@ impl std::fmt::Debug for Managed {
 impl Managed {
     /// Creates a manager of these parts.
     pub(crate) async fn new(config: &Config, environment: &Environment, parts: ManagerParts) -> Outcome<Self> {
-        let ManagerParts { service, events, records: (metrics, records), room, tokens, board, mode } = parts;
+        let ManagerParts { service, events, records: (metrics, records), room, namespace_access, tokens, board, mode } =
+            parts;
         let clock: Clock = Arc::new(Instant::now);
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
@@ -107,6 +111,7 @@ impl Managed {
             clock,
             keyring: Some(Arc::new(keyring)),
             records: Some(records.clone()),
+            namespace_access,
             metrics: Arc::clone(&metrics),
             backoff: backoff_options(config),
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
