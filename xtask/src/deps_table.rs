@@ -188,7 +188,14 @@ pub(crate) const BORDERS: &[Border] = &[
     },
     Border {
         package: "imagelet-fleet",
-        uses: &["imagelet-base", "imagelet-oci", "imagelet-cri-api", "imagelet-cluster", "imagelet-registry"],
+        uses: &[
+            "imagelet-base",
+            "imagelet-oci",
+            "imagelet-cri-api",
+            "imagelet-cluster",
+            "imagelet-image-manager",
+            "imagelet-registry",
+        ],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],
         reason: "fleet has the objects and rules of many nodes, and the controller, which resolves tags: it pulls nothing and runs no pod",
         ..ALONE
@@ -230,6 +237,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-cri-api",
             "imagelet-cri-grpc",
             "imagelet-credentials",
+            "imagelet-fleet",
             "imagelet-image-manager",
             "imagelet-image-service",
             "imagelet-kuberuntime",
