@@ -3,5 +3,6 @@
 #![deny(missing_docs)]
 
 pub mod api;
+pub mod node;
 pub mod release;
 pub mod selection;
