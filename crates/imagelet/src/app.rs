@@ -284,7 +284,7 @@ impl App {
     ) -> Outcome<Managed> {
         let (records, room) = match mode {
             Mode::Explain => (manager::peek(&self.config).await?, None),
-            Mode::OneShot | Mode::Agent => (self.records().await?.clone(), self.room().await),
+            Mode::OneShot | Mode::Agent | Mode::ImageSets => (self.records().await?.clone(), self.room().await),
         };
         let tokens = self.tokens.get().cloned();
         let board = self.board.clone();

@@ -55,6 +55,8 @@ pub(crate) enum Mode {
     /// A process that runs pods: the kubelet's limit on the rate, and several concurrent pulls, so that the images of a pod are pulled at
     /// the same time.
     Agent,
+    /// The pulls of an agent for ImageSets, next to those of its pods: their number is limited by the caller, and so are retries.
+    ImageSets,
     /// A command that only explains: nothing is pulled, created or written.
     Explain,
 }
@@ -113,7 +115,7 @@ impl Managed {
             records: Some(records.clone()),
             namespace_access,
             metrics: Arc::clone(&metrics),
-            backoff: backoff_options(config),
+            backoff: backoff_options(config, mode),
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
             reclaim_space: room,
             board,
@@ -126,7 +128,7 @@ impl Managed {
     pub(crate) fn adopt(&self, config: &Config, environment: &Environment) {
         let clock: Clock = Arc::new(Instant::now);
         let keyring = keyring(config, environment, clock, self.mode, self.providers.clone());
-        self.manager.set_limits(puller_options(config, self.mode), backoff_options(config));
+        self.manager.set_limits(puller_options(config, self.mode), backoff_options(config, self.mode));
         self.manager.set_keyring(Arc::new(keyring));
     }
 
@@ -220,6 +222,15 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     let pulls = &config.pulls;
     let number = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
     let agent = mode == Mode::Agent;
+    if mode == Mode::ImageSets {
+        return PullerOptions {
+            serialize: false,
+            qps: 0.0,
+            linger: Duration::ZERO,
+            progress_deadline: Some(pulls.progress_deadline).filter(|time| !time.is_zero()),
+            ..PullerOptions::default()
+        };
+    }
     PullerOptions {
         serialize: pulls.serialize.unwrap_or(false),
         max_parallel: pulls.max_parallel.map(number).or(agent.then_some(SIDE_BY_SIDE)),
@@ -233,7 +244,16 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
 }
 
 /// Returns the back-off by the configuration.
-fn backoff_options(config: &Config) -> BackoffOptions {
+fn backoff_options(config: &Config, mode: Mode) -> BackoffOptions {
+    if mode == Mode::ImageSets {
+        // The daemon of ImageSets waits by itself, and reports when it tries again.
+        return BackoffOptions {
+            initial: Duration::ZERO,
+            max: Duration::ZERO,
+            by_cause: false,
+            ..BackoffOptions::default()
+        };
+    }
     BackoffOptions { initial: config.back_off.initial, max: LONGEST_BACK_OFF, ..BackoffOptions::default() }
 }
 
@@ -336,11 +356,12 @@ fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFil
         return NodeFiles { paths: paths.clone(), legacy: paths.clone(), ..NodeFiles::default() };
     }
     let Environment { home, auth, .. } = environment;
-    let working = environment.working.clone().filter(|_| mode == Mode::Agent);
+    let agent = matches!(mode, Mode::Agent | Mode::ImageSets);
+    let working = environment.working.clone().filter(|_| agent);
     let places = |home: Option<PathBuf>, root: &str| {
         [Some(config.root.clone()), working.clone(), home, Some(root.into())].into_iter().flatten().collect()
     };
-    if mode == Mode::Agent {
+    if agent {
         return NodeFiles {
             search: places(home.as_ref().map(|home| home.join(".docker")), "/.docker"),
             legacy: places(home.clone(), "/"),

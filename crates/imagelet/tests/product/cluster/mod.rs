@@ -6,6 +6,7 @@ mod documents;
 mod eviction;
 mod faults;
 mod identity;
+mod image_sets;
 mod kills;
 mod kustomize;
 mod newer;
