@@ -287,6 +287,8 @@ impl NodeDaemon {
                 }
                 self.is_observed = true;
                 self.next_list = Instant::now() + LIST;
+                // Another process may share the state of image collection: the pins are compared again.
+                self.pins = None;
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot list images for ImageSets, will retry");

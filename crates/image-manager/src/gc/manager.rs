@@ -169,6 +169,9 @@ impl ImageGcManager {
     /// # Errors
     /// The state.
     pub async fn pin_for_image_sets(&self, wanted: Pins) -> Result<bool, GcError> {
+        if self.store.lock().await?.set_pins == wanted {
+            return Ok(false);
+        }
         let replace = move |pins: &mut Pins| {
             let changed = *pins != wanted;
             *pins = wanted;

@@ -44,7 +44,11 @@ pub(crate) async fn open(
     collection: &Arc<Collection>,
     collects: bool,
 ) -> Outcome<Option<ImageSets>> {
-    let Some(kubeconfig) = &app.config.fleet.kubeconfig else { return Ok(None) };
+    let Some(kubeconfig) = &app.config.fleet.kubeconfig else {
+        // The setting was removed: no set wants an image here any more.
+        collection.pin_for_image_sets(Pins::default()).await?;
+        return Ok(None);
+    };
     let client = ClusterClient::open(kubeconfig).await?;
     let namespace = match app.config.fleet.namespace.as_str() {
         "" => client.current().default_namespace().to_owned(),

@@ -128,8 +128,15 @@ fn image_of_a_set_is_pulled_pinned_and_released_with_the_set() {
     assert_eq!(names(&s.imagelet.images()), [json!(app)]);
     // The agent starts without the server, and restores an image that was removed by hand.
     s.imagelet.ok(&["rmi", &app]);
-    let _agent = imagelet.serve(&socket);
+    let agent = imagelet.serve(&socket);
     plane.until("the image is back", || names(&s.imagelet.images()) == [json!(app)]);
+    // An agent that follows no sets keeps no pins of them.
+    drop(agent);
+    let agent = s.imagelet.serve(&socket);
+    let explained = s.imagelet.ok(&["gc", "explain", &app]);
+    assert!(!explained.contains("pinned"), "{explained}");
+    drop(agent);
+    let _agent = imagelet.serve(&socket);
     plane.start_server();
 
     // The set is deleted: the image is like any other.
