@@ -209,6 +209,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-cri-api",
             "imagelet-credentials",
             "imagelet-cluster",
+            "imagelet-image-manager",
             "imagelet-registry",
         ],
         never_reaches: &["tonic", "prost", "axum", "redb", "clap", "imagelet-store", "imagelet-image-service"],

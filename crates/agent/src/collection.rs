@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use cri_api::engine::ImageLayers;
 use cri_api::{ImageService, ImageSpec, RuntimeService};
 use image_manager::gc::{
-    DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern,
+    DiskProbe, DiskSpace, EvictPods, GcError, GcMetrics, GcOptions, Goal, ImageGcManager, NodeStatus, Pattern, Pins,
     ReclaimContainers, Volumes,
 };
 use image_manager::{EventRecorder, ImageHold, ReclaimSpace, ReclaimedSpace};
@@ -208,6 +208,14 @@ impl Collection {
             None => Ok(()),
             Some(why) => Err(CollectionError::ContainersUnknown(why.clone())),
         }
+    }
+
+    /// Replaces the pins of the cluster's image sets. Pins of the administrator stay.
+    pub async fn pin_for_image_sets(&self, pins: Pins) -> Result<(), CollectionError> {
+        if self.manager.pin_for_image_sets(pins).await? {
+            self.read_pins().await?;
+        }
+        Ok(())
     }
 
     async fn read_pins(&self) -> Result<(), CollectionError> {

@@ -6,6 +6,7 @@ pub mod api;
 pub mod conditions;
 pub mod controller;
 pub mod manifests;
+pub mod node;
 pub mod release;
 pub mod rollout;
 pub mod selection;

@@ -90,7 +90,9 @@ impl ImageManager {
             explanation.notes = preview.notes.iter().map(ToString::to_string).collect();
         }
         let candidates: Result<Arc<[Candidate]>, _> = preview.map(|preview| preview.candidates.into());
+        let permits = |image_ref: &str| self.namespace_access.permits(&image.name, image_ref, &request.pod.namespace);
         let access = match (&self.records, &explanation.presence) {
+            (_, Presence::Present { image_ref }) if permits(image_ref) => Access::Granted(Grant::Namespace),
             (Some(records), Presence::Present { image_ref }) => {
                 match records.peek_at(&image.name, image_ref, async || candidates.clone()).await {
                     Err(_) if request.policy == PullPolicy::Never => {

@@ -22,8 +22,8 @@ use crate::requested_image::{RequestedImage, sent_name};
 use crate::requested_name::RequestedName;
 use crate::{
     Access, AccessUnverified, BackoffEntry, BackoffOptions, BackoffSelector, Clock, Decision, EnsureImageError,
-    EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, Metrics, ObjectRef, Options, Presence,
-    PullPolicy, PullRecords, PullerOptions, ReclaimSpace, RefuseReason, RegistryFingerprint, decide,
+    EnsureImageRequest, EnsuredImage, EventRecorder, EventRef, EventType, Grant, Metrics, NamespaceAccess, ObjectRef,
+    Options, Presence, PullPolicy, PullRecords, PullerOptions, ReclaimSpace, RefuseReason, RegistryFingerprint, decide,
 };
 
 /// Makes sure that images are there.
@@ -35,6 +35,7 @@ pub struct ImageManager {
     /// Guards the keyring, which may change.
     keyring: RwLock<Option<Arc<Keyring>>>,
     pub(crate) records: Option<PullRecords>,
+    pub(crate) namespace_access: NamespaceAccess,
     metrics: Arc<Metrics>,
     registry_fingerprint: Option<RegistryFingerprint>,
     reclaim_space: Option<Arc<dyn ReclaimSpace>>,
@@ -72,8 +73,18 @@ impl ImageManager {
     /// A manager of the images behind `service`.
     #[must_use]
     pub fn new(service: Arc<dyn ImageService>, events: Arc<dyn EventRecorder>, options: Options) -> Self {
-        let Options { puller, clock, keyring, records, metrics, backoff, registry_fingerprint, reclaim_space, board } =
-            options;
+        let Options {
+            puller,
+            clock,
+            keyring,
+            records,
+            namespace_access,
+            metrics,
+            backoff,
+            registry_fingerprint,
+            reclaim_space,
+            board,
+        } = options;
         Self {
             puller: Puller::new(
                 Arc::clone(&service),
@@ -88,6 +99,7 @@ impl ImageManager {
             clock,
             keyring: RwLock::new(keyring),
             records,
+            namespace_access,
             metrics,
             registry_fingerprint,
             reclaim_space,
@@ -212,7 +224,7 @@ impl ImageManager {
             sample.present = Some(matches!(presence, Presence::Present { .. }));
         }
         let name = RequestedName::new(&request.image);
-        let next = match self.access_at_hand(&name, &presence) {
+        let next = match self.access_without_a_credential(request, &name, &presence) {
             Some(access @ Access::Granted(_)) => match decide(request.policy, presence, access) {
                 Decision::UseLocal { image_ref, .. } => {
                     sample.pull_required = Some(false);
@@ -296,6 +308,23 @@ impl ImageManager {
             return Ok(Presence::NotChecked);
         }
         presence_of(request, self.service.image_status(spec, false).await)
+    }
+
+    /// Returns the access of the pod to a present image where that needs neither its credentials nor a disk: by the records, or by its
+    /// namespace.
+    fn access_without_a_credential(
+        &self,
+        request: &EnsureImageRequest,
+        name: &RequestedName<'_>,
+        presence: &Presence,
+    ) -> Option<Access> {
+        let by_record = self.access_at_hand(name, presence);
+        if matches!(by_record, Some(Access::Granted(_))) {
+            return by_record;
+        }
+        let Presence::Present { image_ref } = presence else { return by_record };
+        let permits = self.namespace_access.permits(name, image_ref, &request.pod.namespace);
+        if permits { Some(Access::Granted(Grant::Namespace)) } else { by_record }
     }
 
     /// Access of the pod to a present image, where that needs neither its credentials nor a disk.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use credentials::Keyring;
 use tokio::time::Instant;
 
-use crate::{BackoffOptions, Clock, Metrics, PullBoard, PullRecords, PullerOptions, ReclaimSpace};
+use crate::{BackoffOptions, Clock, Metrics, NamespaceAccess, PullBoard, PullRecords, PullerOptions, ReclaimSpace};
 
 /// Answers a number that changes whenever the configuration of a registry's host does (`docker.io`,
 /// `127.0.0.1:5000`): what failed before may work now.
@@ -22,6 +22,8 @@ pub struct Options {
     pub keyring: Option<Arc<Keyring>>,
     /// Pull records; `None`: every image on the node is for every pod.
     pub records: Option<PullRecords>,
+    /// Images that namespaces may use although no record proves it.
+    pub namespace_access: NamespaceAccess,
     /// Where it is counted.
     pub metrics: Arc<Metrics>,
     /// How long a pull that failed is not tried again.
@@ -41,6 +43,7 @@ impl Default for Options {
             clock: Arc::new(Instant::now),
             keyring: None,
             records: None,
+            namespace_access: NamespaceAccess::default(),
             metrics: Metrics::new(),
             backoff: BackoffOptions::default(),
             registry_fingerprint: None,

@@ -43,6 +43,8 @@ pub enum Grant {
     NodeAccessible,
     /// Pulled with a credential that this pod has.
     CredentialMatches,
+    /// An image set of the cluster permits it to the namespace of this pod.
+    Namespace,
 }
 
 /// The reason why nothing on the node proves that a pod may use an image that is already present.
@@ -164,6 +166,7 @@ impl Grant {
             Self::Allowlisted => "the image is present, and it is on the allowlist",
             Self::NodeAccessible => "the image is present, and every pod of this node may use it",
             Self::CredentialMatches => "the image is present, and it was pulled with a credential of this pod",
+            Self::Namespace => "the image is present, and an ImageSet permits it to the namespace of this pod",
         }
     }
 }

@@ -14,7 +14,8 @@ use cri_api::engine::ImageEngine;
 use cri_api::{Image, ImageService, RuntimeService};
 use cri_grpc::Endpoint;
 use image_manager::{
-    EventRecorder, ImageHold, Metrics, PullBoard, PullRecords, ReclaimSpace, SandboxImageLookup, WantedBy, WatchedPulls,
+    EventRecorder, ImageHold, Metrics, NamespaceAccess, PullBoard, PullRecords, ReclaimSpace, SandboxImageLookup,
+    WantedBy, WatchedPulls,
 };
 use image_service::PullEngineChoice;
 use oci::ReferenceOrId;
@@ -75,6 +76,8 @@ pub(crate) struct App {
     /// The same, if it is this process.
     collection: OnceCell<Arc<Collection>>,
     records: OnceCell<(Arc<Metrics>, PullRecords)>,
+    /// Images that namespaces may use by the cluster's ImageSets.
+    pub(crate) namespace_access: NamespaceAccess,
     /// Tokens of an API server's service accounts.
     tokens: OnceCell<Arc<TokenManager>>,
 }
@@ -126,6 +129,7 @@ impl App {
             collector: OnceCell::new(),
             collection: OnceCell::new(),
             records: OnceCell::new(),
+            namespace_access: NamespaceAccess::default(),
             tokens: OnceCell::new(),
         }
     }
@@ -280,11 +284,12 @@ impl App {
     ) -> Outcome<Managed> {
         let (records, room) = match mode {
             Mode::Explain => (manager::peek(&self.config).await?, None),
-            Mode::OneShot | Mode::Agent => (self.records().await?.clone(), self.room().await),
+            Mode::OneShot | Mode::Agent | Mode::ImageSets => (self.records().await?.clone(), self.room().await),
         };
         let tokens = self.tokens.get().cloned();
         let board = self.board.clone();
-        let parts = ManagerParts { service, events, records, room, tokens, board, mode };
+        let namespace_access = self.namespace_access.clone();
+        let parts = ManagerParts { service, events, records, room, namespace_access, tokens, board, mode };
         Managed::new(&self.config, &self.environment, parts).await
     }
 

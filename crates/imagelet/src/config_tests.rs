@@ -165,7 +165,7 @@ fn every_field_is_taken() {
          staticPodPath: /pods.d\nstaticPodURL: https://config.example/pods\n\
          documentsDirectory: /documents\nnodeName: edge-1\n\
          nodeIP: [10.0.0.1, 'fd00::1']\nclusterDNS: [10.96.0.10]\nclusterDomain: cluster.local\nresolvConf: /run/resolv.conf\n\
-         kubeconfig: /k\nbootstrapKubeconfig: /b\nnodeLabels: [rack=7]\nregisterWithTaints: [a=b:NoExecute]\nproviderID: lab://1\nport: 7\nclientCAFile: /ca\n\
+         kubeconfig: /k\nbootstrapKubeconfig: /b\nnodeLabels: [rack=7]\nregisterWithTaints: [a=b:NoExecute]\nproviderID: lab://1\nport: 7\nclientCAFile: /ca\nfleet: {{kubeconfig: /f, namespace: images}}\n\
          podCgroup: /pods\nseccompDefault: true\ncrashLoopBackOff: {{maxContainerRestartPeriod: 1m}}\ncontainerLogMaxSize: 50M\n\
          containerLogMaxFiles: 3\n\
          registryConfigPaths: [/a, /b]\n\

@@ -16,8 +16,9 @@ use credentials::helper::HelperOptions;
 use credentials::{Keyring, KeyringOptions, NodeFiles, PathMatch};
 use cri_api::{ImageService, RuntimeService};
 use image_manager::{
-    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics, Options,
-    PullBoard, PullRecords, PullerOptions, ReclaimSpace, RecordsOptions, VerificationPolicy, WallClock,
+    Allowlist, BackoffOptions, EventRecorder, ImageManager, Instrumented, InstrumentedRuntime, Metrics,
+    NamespaceAccess, Options, PullBoard, PullRecords, PullerOptions, ReclaimSpace, RecordsOptions, VerificationPolicy,
+    WallClock,
 };
 use manifest::yaml;
 use prometheus_client::registry::Registry;
@@ -54,6 +55,8 @@ pub(crate) enum Mode {
     /// A process that runs pods: the kubelet's limit on the rate, and several concurrent pulls, so that the images of a pod are pulled at
     /// the same time.
     Agent,
+    /// The pulls of an agent for ImageSets, next to those of its pods: their number is limited by the caller, and so are retries.
+    ImageSets,
     /// A command that only explains: nothing is pulled, created or written.
     Explain,
 }
@@ -68,6 +71,8 @@ pub(crate) struct ManagerParts {
     pub(crate) records: (Arc<Metrics>, PullRecords),
     /// Frees space for pulls; `None`: nothing is removed for them.
     pub(crate) room: Option<Arc<dyn ReclaimSpace>>,
+    /// Images that namespaces may use by the cluster's ImageSets.
+    pub(crate) namespace_access: NamespaceAccess,
     /// Tokens of an API server's service accounts, on a node of a cluster.
     pub(crate) tokens: Option<Arc<TokenManager>>,
     /// The board on which pulls are shown.
@@ -95,7 +100,8 @@ impl std::fmt::Debug for Managed {
 impl Managed {
     /// Creates a manager of these parts.
     pub(crate) async fn new(config: &Config, environment: &Environment, parts: ManagerParts) -> Outcome<Self> {
-        let ManagerParts { service, events, records: (metrics, records), room, tokens, board, mode } = parts;
+        let ManagerParts { service, events, records: (metrics, records), room, namespace_access, tokens, board, mode } =
+            parts;
         let clock: Clock = Arc::new(Instant::now);
         let service: Arc<dyn ImageService> =
             Arc::new(Instrumented::new(service, Arc::clone(&metrics), Arc::clone(&clock)));
@@ -107,8 +113,9 @@ impl Managed {
             clock,
             keyring: Some(Arc::new(keyring)),
             records: Some(records.clone()),
+            namespace_access,
             metrics: Arc::clone(&metrics),
-            backoff: backoff_options(config),
+            backoff: backoff_options(config, mode),
             registry_fingerprint: Some(Arc::new(move |domain| fingerprint::of(&roots, domain))),
             reclaim_space: room,
             board,
@@ -121,7 +128,7 @@ impl Managed {
     pub(crate) fn adopt(&self, config: &Config, environment: &Environment) {
         let clock: Clock = Arc::new(Instant::now);
         let keyring = keyring(config, environment, clock, self.mode, self.providers.clone());
-        self.manager.set_limits(puller_options(config, self.mode), backoff_options(config));
+        self.manager.set_limits(puller_options(config, self.mode), backoff_options(config, self.mode));
         self.manager.set_keyring(Arc::new(keyring));
     }
 
@@ -215,6 +222,15 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
     let pulls = &config.pulls;
     let number = |value: i64| usize::try_from(value).unwrap_or(usize::MAX);
     let agent = mode == Mode::Agent;
+    if mode == Mode::ImageSets {
+        return PullerOptions {
+            serialize: false,
+            qps: 0.0,
+            linger: Duration::ZERO,
+            progress_deadline: Some(pulls.progress_deadline).filter(|time| !time.is_zero()),
+            ..PullerOptions::default()
+        };
+    }
     PullerOptions {
         serialize: pulls.serialize.unwrap_or(false),
         max_parallel: pulls.max_parallel.map(number).or(agent.then_some(SIDE_BY_SIDE)),
@@ -228,7 +244,16 @@ fn puller_options(config: &Config, mode: Mode) -> PullerOptions {
 }
 
 /// Returns the back-off by the configuration.
-fn backoff_options(config: &Config) -> BackoffOptions {
+fn backoff_options(config: &Config, mode: Mode) -> BackoffOptions {
+    if mode == Mode::ImageSets {
+        // The daemon of ImageSets waits by itself, and reports when it tries again.
+        return BackoffOptions {
+            initial: Duration::ZERO,
+            max: Duration::ZERO,
+            by_cause: false,
+            ..BackoffOptions::default()
+        };
+    }
     BackoffOptions { initial: config.back_off.initial, max: LONGEST_BACK_OFF, ..BackoffOptions::default() }
 }
 
@@ -331,11 +356,12 @@ fn node_files(config: &Config, environment: &Environment, mode: Mode) -> NodeFil
         return NodeFiles { paths: paths.clone(), legacy: paths.clone(), ..NodeFiles::default() };
     }
     let Environment { home, auth, .. } = environment;
-    let working = environment.working.clone().filter(|_| mode == Mode::Agent);
+    let agent = matches!(mode, Mode::Agent | Mode::ImageSets);
+    let working = environment.working.clone().filter(|_| agent);
     let places = |home: Option<PathBuf>, root: &str| {
         [Some(config.root.clone()), working.clone(), home, Some(root.into())].into_iter().flatten().collect()
     };
-    if mode == Mode::Agent {
+    if agent {
         return NodeFiles {
             search: places(home.as_ref().map(|home| home.join(".docker")), "/.docker"),
             legacy: places(home.clone(), "/"),

@@ -73,6 +73,9 @@ fn must_stay(
     if state.pins.hold(image, last_user).is_some() {
         return Some(Because::Pinned);
     }
+    if state.set_pins.hold(image, last_user).is_some() {
+        return Some(Because::PinnedByImageSet);
+    }
     let kept = keep.iter().find(|rule| rule.effect == RuleEffect::Keep && rule.pattern.fits(image, last_user));
     if let Some(rule) = kept {
         return Some(Because::Rule { rule: rule.pattern.to_string() });

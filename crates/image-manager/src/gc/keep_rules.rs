@@ -198,6 +198,15 @@ pub enum RuleEffect {
     Weigh(f64),
 }
 
+/// Owner of pins. The pins of each are in a file of their own, so that neither loses those of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PinOwner {
+    /// The administrator of the node.
+    Administrator,
+    /// The image sets of a cluster.
+    ImageSets,
+}
+
 /// Patterns of the images that are pinned in imagelet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -212,6 +221,12 @@ impl Pins {
     /// Removes a pin. Returns true if there was one.
     pub fn unpin(&mut self, pattern: &Pattern) -> bool {
         self.0.remove(pattern)
+    }
+
+    /// Returns these pins together with others.
+    #[must_use]
+    pub fn with(&self, others: &Self) -> Self {
+        Self(self.0.union(&others.0).cloned().collect())
     }
 
     /// Returns the pins, in order.
@@ -229,6 +244,12 @@ impl Pins {
     #[must_use]
     pub fn hold(&self, image: &Image, last_user: &str) -> Option<&Pattern> {
         self.0.iter().find(|pattern| pattern.fits(image, last_user))
+    }
+}
+
+impl FromIterator<Pattern> for Pins {
+    fn from_iter<I: IntoIterator<Item = Pattern>>(patterns: I) -> Self {
+        Self(patterns.into_iter().collect())
     }
 }
 

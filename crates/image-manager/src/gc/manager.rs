@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::GcContext;
 use super::history::protected_until;
-use super::keep_rules::{Pattern, Pins};
+use super::keep_rules::{Pattern, PinOwner, Pins};
 use super::metrics::Trigger;
 use super::node_status::ImageList;
 use super::node_status::NodeStatus;
@@ -129,7 +129,7 @@ impl ImageGcManager {
     /// The pattern, or the state.
     pub async fn pin(&self, pattern: &str) -> Result<bool, GcError> {
         let pattern = Pattern::parse(pattern)?;
-        self.store.change_pins(move |pins| pins.pin(pattern)).await
+        self.store.change_pins(PinOwner::Administrator, move |pins| pins.pin(pattern)).await
     }
 
     /// Removes a pin. Returns true if there was one.
@@ -138,10 +138,10 @@ impl ImageGcManager {
     /// The pattern, or the state.
     pub async fn unpin(&self, pattern: &str) -> Result<bool, GcError> {
         let pattern = Pattern::parse(pattern)?;
-        self.store.change_pins(move |pins| pins.unpin(&pattern)).await
+        self.store.change_pins(PinOwner::Administrator, move |pins| pins.unpin(&pattern)).await
     }
 
-    /// The pins, with the images that each one fits.
+    /// The pins of the administrator, with the images that each one fits.
     ///
     /// # Errors
     /// The list of images, or the state.
@@ -155,12 +155,29 @@ impl ImageGcManager {
         Ok(state.pins.iter().map(|pattern| (pattern.clone(), pinned(pattern))).collect())
     }
 
-    /// The pins alone. Lists no images.
+    /// The pins of all owners. Lists no images.
     ///
     /// # Errors
     /// The state.
     pub async fn pinned(&self) -> Result<Pins, GcError> {
-        Ok(self.store.lock().await?.pins.clone())
+        let state = self.store.lock().await?;
+        Ok(state.pins.with(&state.set_pins))
+    }
+
+    /// Replaces the pins of the cluster's image sets. Those of the administrator stay. Returns true if that changed anything.
+    ///
+    /// # Errors
+    /// The state.
+    pub async fn pin_for_image_sets(&self, wanted: Pins) -> Result<bool, GcError> {
+        if self.store.lock().await?.set_pins == wanted {
+            return Ok(false);
+        }
+        let replace = move |pins: &mut Pins| {
+            let changed = *pins != wanted;
+            *pins = wanted;
+            changed
+        };
+        self.store.change_pins(PinOwner::ImageSets, replace).await
     }
 
     /// Has collection take an image after all others for a while, because it was pulled ahead of its use. The first

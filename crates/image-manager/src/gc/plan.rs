@@ -97,6 +97,8 @@ pub enum Because {
     PinnedByRuntime,
     /// Pinned in imagelet.
     Pinned,
+    /// An image set of the cluster names it.
+    PinnedByImageSet,
     /// A rule of the configuration keeps it.
     Rule {
         /// The rule, as it was written.
@@ -137,7 +139,7 @@ impl Because {
     pub fn word(&self) -> &'static str {
         match self {
             Self::InUse { .. } => "in-use",
-            Self::PinnedByRuntime | Self::Pinned => "pinned",
+            Self::PinnedByRuntime | Self::Pinned | Self::PinnedByImageSet => "pinned",
             Self::Rule { .. } => "rule",
             Self::Protected { .. } => "protected",
             Self::TooYoung { .. } => "too-young",
@@ -159,6 +161,7 @@ impl fmt::Display for Because {
             Self::InUse { by } => write!(f, "in use by {by}"),
             Self::PinnedByRuntime => f.write_str("pinned by the runtime"),
             Self::Pinned => f.write_str("pinned"),
+            Self::PinnedByImageSet => f.write_str("pinned by an image set of the cluster"),
             Self::Rule { rule } => write!(f, "kept by rule {rule}"),
             Self::Protected { until } => write!(f, "pulled before its use, and protected until {until}"),
             Self::TooYoung { age: is, min_age } => {

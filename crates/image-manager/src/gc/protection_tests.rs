@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::manager::tests::{Rig, SECOND, image, policy};
-use super::{GcPolicy, Goal, Thresholds};
+use super::{GcPolicy, Goal, Pattern, Pins, Thresholds};
 use crate::ReclaimSpace as _;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -23,6 +23,25 @@ async fn full(policy: GcPolicy) -> Rig {
     rig.runtime.take_container("c-old");
     rig.pass(180 * SECOND);
     rig
+}
+
+#[tokio::test]
+async fn image_of_an_image_set_stays_until_its_pin_is_released() {
+    let images = ["a", "b"].map(|id| image(id, 100)).into();
+    let rig =
+        Rig::changed(policy(95, 80, 0, 0), 1000, 500, images, |options| options.protect_pre_pulled = Duration::ZERO);
+    let pins: Pins = [Pattern::parse("r.example/a:1").expect("a pattern")].into_iter().collect();
+    assert!(rig.manager.pin_for_image_sets(pins.clone()).await.expect("pinned"));
+    assert!(!rig.manager.pin_for_image_sets(pins.clone()).await.expect("pinned"), "nothing new");
+    assert_eq!((rig.manager.pinned().await.expect("read"), rig.manager.pins().await.expect("read").len()), (pins, 0));
+    let plan = rig.manager.plan(Some(Goal::AllUnused)).await.expect("a plan");
+    let rows: Vec<_> = plan.images.iter().map(|row| (row.decision.as_str(), row.why.as_str())).collect();
+    assert!(rows.contains(&("pinned", "pinned by an image set of the cluster")), "{rows:?}");
+    rig.manager.collect(Goal::AllUnused).await.expect("collected");
+    assert_eq!(rig.shelf.ids().len(), 1);
+    rig.manager.pin_for_image_sets(Pins::default()).await.expect("released");
+    rig.manager.collect(Goal::AllUnused).await.expect("collected");
+    assert!(rig.shelf.ids().is_empty());
 }
 
 #[tokio::test]

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::history::{Stored, UsageHistory, UsageRecord};
-use super::keep_rules::Pins;
+use super::keep_rules::{PinOwner, Pins};
 use super::pressure::Pressure;
 use crate::RecordsError;
 use crate::records::files::{Directory, Use};
@@ -21,6 +21,7 @@ use crate::records::files::{Directory, Use};
 const API_VERSION: &str = "imagelet.dev/v1alpha1";
 const USAGE: (&str, &str) = ("usage.json", "ImageUsage");
 const PINS: (&str, &str) = ("pins.json", "ImagePins");
+const SET_PINS: (&str, &str) = ("image-set-pins.json", "ImageSetPins");
 const PRESSURE: (&str, &str) = ("pressure.json", "DiskPressure");
 
 /// Why a file of the state could not be read or written.
@@ -123,31 +124,32 @@ impl StateFiles {
         stamp
     }
 
-    /// The pins as they were stored.
+    /// The pins of an owner as they were stored.
     ///
     /// # Errors
     /// As for [`StateFiles::history`].
-    pub(super) fn pins(&self, known: Option<FileIdentity>) -> Result<Option<Read<Pins>>, StateError> {
-        self.read(PINS, known)
+    pub(super) fn pins(&self, of: PinOwner, known: Option<FileIdentity>) -> Result<Option<Read<Pins>>, StateError> {
+        self.read(file_of(of), known)
     }
 
-    /// Changes the pins that are stored. Answers whether that changed anything, and the pins. Nothing is written that is there
+    /// Changes the stored pins of an owner. Answers whether that changed anything, and the pins. Nothing is written that is there
     /// already.
     ///
     /// # Errors
     /// They cannot be written; those before are still there.
     pub(super) fn change_pins(
         &self,
+        of: PinOwner,
         change: impl FnOnce(&mut Pins) -> bool,
     ) -> Result<(bool, Pins, Option<FileIdentity>), StateError> {
         let directory = Directory::open(self.directory.clone())?;
         let lock = directory.lock()?;
-        let read = self.pins(None)?;
+        let read = self.pins(of, None)?;
         let (state, mut stamp) = read.map(|read| (read.state, read.stamp)).unwrap_or_default();
         let mut pins = state.unwrap_or_default();
         let changed = change(&mut pins);
         if changed {
-            stamp = self.write(&directory, PINS, &pins)?;
+            stamp = self.write(&directory, file_of(of), &pins)?;
         }
         drop(lock);
         Ok((changed, pins, stamp))
@@ -212,6 +214,14 @@ impl StateFiles {
     }
 }
 
+/// Returns the name and kind of the file with the pins of an owner.
+fn file_of(owner: PinOwner) -> (&'static str, &'static str) {
+    match owner {
+        PinOwner::Administrator => PINS,
+        PinOwner::ImageSets => SET_PINS,
+    }
+}
+
 /// The content of a file; `None`: it is the one that is known.
 fn read_whole(path: &Path, known: Option<FileIdentity>) -> io::Result<Option<(Vec<u8>, FileIdentity)>> {
     let mut file = File::open(path)?;
@@ -263,10 +273,13 @@ mod tests {
         assert_eq!((read.state, read.stamp, read.aside), (Some(known), stamp, None));
         assert!(stamp.is_some() && files.history(stamp).expect("read").is_none(), "nothing new in it");
 
-        let change = files.change_pins(|pins| pins.pin(pattern("busybox"))).expect("stored");
+        let change = files.change_pins(PinOwner::Administrator, |pins| pins.pin(pattern("busybox"))).expect("stored");
         assert!(change.0);
-        assert!(!files.change_pins(|pins| pins.pin(pattern("busybox"))).expect("there").0);
-        assert_eq!(files.pins(None).expect("read").and_then(|read| read.state), Some(change.1));
+        assert!(!files.change_pins(PinOwner::Administrator, |pins| pins.pin(pattern("busybox"))).expect("there").0);
+        assert_eq!(
+            files.pins(PinOwner::Administrator, None).expect("read").and_then(|read| read.state),
+            Some(change.1)
+        );
         let names: Vec<_> = fs::read_dir(directory.path().join("state"))
             .expect("there")
             .map(|entry| entry.expect("entry").file_name().into_string().expect("text"))
@@ -294,10 +307,22 @@ mod tests {
         assert_eq!(read.get("b", "").and_then(|record| record.protected_until), Some(until));
         assert_eq!(first, read, "and it has learnt it");
 
-        files.change_pins(|pins| pins.pin(pattern("one"))).expect("stored");
-        files.change_pins(|pins| pins.pin(pattern("two"))).expect("stored");
-        let pins = files.change_pins(|pins| pins.unpin(&pattern("one"))).expect("stored").1;
+        files.change_pins(PinOwner::Administrator, |pins| pins.pin(pattern("one"))).expect("stored");
+        files.change_pins(PinOwner::Administrator, |pins| pins.pin(pattern("two"))).expect("stored");
+        let pins = files.change_pins(PinOwner::Administrator, |pins| pins.unpin(&pattern("one"))).expect("stored").1;
         assert_eq!(pins.iter().map(Pattern::as_str).collect::<Vec<_>>(), ["two"]);
+    }
+
+    #[test]
+    fn pins_of_two_owners_are_separate() {
+        let directory = tempfile::tempdir().expect("temporary directory");
+        let files = StateFiles::new(directory.path());
+        files.change_pins(PinOwner::Administrator, |pins| pins.pin(pattern("one"))).expect("stored");
+        files.change_pins(PinOwner::ImageSets, |pins| pins.pin(pattern("two"))).expect("stored");
+        for (owner, want) in [(PinOwner::Administrator, "one"), (PinOwner::ImageSets, "two")] {
+            let read = files.pins(owner, None).expect("read").and_then(|read| read.state).expect("there");
+            assert_eq!(read.iter().map(Pattern::as_str).collect::<Vec<_>>(), [want]);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::detect::handler;
 use super::history::UsageHistory;
-use super::keep_rules::Pins;
+use super::keep_rules::{PinOwner, Pins};
 use super::report::{GcError, chain};
 use super::state_files::{StateError, StateFiles};
 
@@ -17,10 +17,14 @@ use super::state_files::{StateError, StateFiles};
 pub(super) struct GcState {
     loaded: bool,
     pub(super) history: UsageHistory,
+    /// Pins of the administrator.
     pub(super) pins: Pins,
+    /// Pins of the image sets of a cluster.
+    pub(super) set_pins: Pins,
     /// States of the files that this state was read from or written to.
     usage_stamp: Option<FileIdentity>,
     pins_stamp: Option<FileIdentity>,
+    set_pins_stamp: Option<FileIdentity>,
 }
 
 impl GcState {
@@ -47,9 +51,12 @@ impl StateStore {
     pub(super) async fn lock(&self) -> Result<MutexGuard<'_, GcState>, GcError> {
         let mut state = self.state.lock().await;
         let Some(files) = self.files.clone() else { return Ok(state) };
-        let (usage_stamp, pins_stamp) = (state.usage_stamp, state.pins_stamp);
-        let read = blocking(move || Ok::<_, StateError>((files.history(usage_stamp)?, files.pins(pins_stamp)?))).await;
-        let (history, pins) = read.ok_or(GcError::ShuttingDown)??;
+        let (usage_stamp, pins_stamp, set_pins_stamp) = (state.usage_stamp, state.pins_stamp, state.set_pins_stamp);
+        let read = blocking(move || {
+            let pins = files.pins(PinOwner::Administrator, pins_stamp)?;
+            Ok::<_, StateError>((files.history(usage_stamp)?, pins, files.pins(PinOwner::ImageSets, set_pins_stamp)?))
+        });
+        let (history, pins, set_pins) = read.await.ok_or(GcError::ShuttingDown)??;
         let warn = |aside: Option<PathBuf>| {
             if let Some(aside) = aside {
                 tracing::warn!(path = %aside.display(), "a file of the garbage collection cannot be read, and was renamed");
@@ -73,6 +80,11 @@ impl StateStore {
                 state.pins = pins;
             }
             state.pins_stamp = read.stamp;
+        }
+        if let Some(read) = set_pins {
+            warn(read.aside);
+            state.set_pins = read.state.unwrap_or_default();
+            state.set_pins_stamp = read.stamp;
         }
         Ok(state)
     }
@@ -104,16 +116,22 @@ impl StateStore {
         Ok(())
     }
 
-    /// Changes the pins in memory and on disk. Returns true if that changed anything.
+    /// Changes the pins of an owner in memory and on disk. Returns true if that changed anything.
     pub(super) async fn change_pins(
         &self,
+        of: PinOwner,
         change: impl FnOnce(&mut Pins) -> bool + Send + 'static,
     ) -> Result<bool, GcError> {
         let mut state = self.lock().await?;
-        let Some(files) = self.files.clone() else { return Ok(change(&mut state.pins)) };
+        let state = &mut *state;
+        let (known, known_stamp) = match of {
+            PinOwner::Administrator => (&mut state.pins, &mut state.pins_stamp),
+            PinOwner::ImageSets => (&mut state.set_pins, &mut state.set_pins_stamp),
+        };
+        let Some(files) = self.files.clone() else { return Ok(change(known)) };
         let (changed, pins, stamp) =
-            blocking(move || files.change_pins(change)).await.ok_or(GcError::ShuttingDown)??;
-        (state.pins, state.pins_stamp) = (pins, stamp);
+            blocking(move || files.change_pins(of, change)).await.ok_or(GcError::ShuttingDown)??;
+        (*known, *known_stamp) = (pins, stamp);
         Ok(changed)
     }
 }

@@ -15,6 +15,7 @@ mod backoff;
 mod credentials_of_pods;
 mod disk_full;
 mod explain;
+mod namespaces;
 mod queues;
 mod requests;
 mod spans;

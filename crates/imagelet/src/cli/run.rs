@@ -20,6 +20,7 @@ use crate::images::Images;
 use crate::manager::Managed;
 use crate::wiring::cluster::ClusterNode;
 use crate::wiring::cluster_pods::ClusterPods;
+use crate::wiring::image_sets::{self, ImageSets};
 use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, CriServer, Listening};
 use crate::wiring::{cluster, kubelet_api, node, status_page, watchdog};
@@ -108,6 +109,7 @@ struct Services<'a> {
     port: Option<KubeletApi>,
     page: Option<StatusPage>,
     cluster: Option<InCluster>,
+    image_sets: Option<ImageSets>,
     node: Node,
     _lock: PodsLock,
 }
@@ -145,12 +147,14 @@ impl<'a> Services<'a> {
             None => None,
         };
         let page = status_page::open(app, &node.collection, manager, Some(&node)).await?;
-        Ok(Self { images, managed, cri, admin, port, page, cluster, node, _lock })
+        let collects = app.config.gc.enabled.unwrap_or(true);
+        let image_sets = image_sets::open(app, images, &node.collection, collects).await?;
+        Ok(Self { images, managed, cri, admin, port, page, cluster, image_sets, node, _lock })
     }
 
     /// Reports that the node runs, and keeps it running until the process is asked to end or a part fails.
     async fn run(self, app: &App, reload: ReloadSignal) -> Outcome {
-        let Self { images, managed, cri, admin, port, page, cluster, node, _lock } = self;
+        let Self { images, managed, cri, admin, port, page, cluster, image_sets, node, _lock } = self;
         let notify = Notify::new(app.environment.notify_socket.as_deref());
         let status = match &cri {
             Some(cri) => format!("running pods, and serving images on {}", cri.endpoint()),
@@ -166,6 +170,11 @@ impl<'a> Services<'a> {
             tracing::info!("ending; containers go on");
             if let Some(managed) = managed {
                 managed.manager.drain(LAST_PULLS).await;
+            }
+        };
+        let follow_image_sets = async {
+            if let Some(image_sets) = image_sets {
+                image_sets.run(&app.stop).await;
             }
         };
         let serve_port = async {
@@ -197,7 +206,8 @@ impl<'a> Services<'a> {
             async {
                 tokio::join!(
                     watchdog::keep(app.environment.watchdog, &app.stop, &notify, Some(&since_turn)),
-                    status_page::run(page, &app.stop)
+                    status_page::run(page, &app.stop),
+                    follow_image_sets
                 );
             },
             keep_in_cluster,

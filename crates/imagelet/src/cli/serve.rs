@@ -16,7 +16,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::images::Images;
 use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, Listening, ServedImages};
-use crate::wiring::{status_page, watchdog};
+use crate::wiring::{image_sets, status_page, watchdog};
 
 pub(super) async fn run(app: &App) -> Outcome {
     match serve(app).await {
@@ -68,6 +68,7 @@ async fn serve(app: &App) -> Outcome {
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let page = status_page::open(app, &collection, None, None).await?;
+    let sets = image_sets::open(app, images, &collection, collects).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let shown_until = stop.clone();
     tasks.spawn(async move { status_page::run(page, &shown_until).await });
@@ -79,6 +80,10 @@ async fn serve(app: &App) -> Outcome {
             (false, false) => {}
         }
     });
+    if let Some(sets) = sets {
+        let followed_until = stop.clone();
+        tasks.spawn(async move { sets.run(&followed_until).await });
+    }
     tasks.spawn(images.tend(stop.clone()));
     tasks.close();
     app.printer.lines([server.endpoint().to_string()])?;

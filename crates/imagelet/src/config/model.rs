@@ -24,6 +24,7 @@ use super::settings::access::{Credentials, Verification};
 use super::settings::cluster::Cluster;
 use super::settings::collection::Gc;
 use super::settings::engine::Engine;
+use super::settings::fleet::FleetSettings;
 use super::settings::pods::Pods;
 use super::settings::pulls::{BackOff, Pulls};
 use super::settings::status_page::StatusPage;
@@ -242,6 +243,8 @@ pub(crate) struct Config {
     #[serde(flatten)]
     pub(crate) cluster: Cluster,
     #[serde(flatten)]
+    pub(crate) fleet: FleetSettings,
+    #[serde(flatten)]
     pub(crate) pulls: Pulls,
     #[serde(flatten)]
     pub(crate) back_off: BackOff,
@@ -296,6 +299,7 @@ impl Default for Config {
             status_page: StatusPage::default(),
             pods: Pods::default(),
             cluster: Cluster::default(),
+            fleet: FleetSettings::default(),
             pulls: Pulls::default(),
             back_off: BackOff::default(),
             verification: Verification::default(),

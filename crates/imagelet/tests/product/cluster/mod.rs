@@ -7,6 +7,7 @@ mod eviction;
 mod faults;
 mod fleet;
 mod identity;
+mod image_sets;
 mod kills;
 mod kustomize;
 mod newer;
