@@ -192,6 +192,7 @@ pub(crate) const BORDERS: &[Border] = &[
             "imagelet-base",
             "imagelet-oci",
             "imagelet-cri-api",
+            "imagelet-credentials",
             "imagelet-cluster",
             "imagelet-image-manager",
             "imagelet-registry",

@@ -3,6 +3,12 @@
 #![deny(missing_docs)]
 
 pub mod api;
+pub mod conditions;
+pub mod controller;
+pub mod manifests;
 pub mod node;
 pub mod release;
+pub mod rollout;
 pub mod selection;
+pub mod summary;
+pub mod taint;

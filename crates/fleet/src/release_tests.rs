@@ -60,7 +60,7 @@ fn nodes_that_join_wait_for_a_place() {
     let release = Release::default().advance(&nodes, 100);
     assert_eq!(started(&release, &nodes), 4);
     nodes.extend((0..50).map(|index| node(1, &format!("new{index}"), NodeState::Waiting)));
-    assert_eq!(started(&release, &nodes), 4, "nobody has counted them");
+    assert_eq!(started(&release, &nodes), 4, "they are not counted yet");
     assert_eq!(started(&release.advance(&nodes, 6), &nodes), 6);
     assert_eq!(started(&release.advance(&nodes, 4), &nodes), 4);
     nodes.iter_mut().take(4).for_each(|node| node.state = NodeState::Ready);

@@ -74,6 +74,12 @@ impl Registries {
         Self { client: client(options, Arc::new(registry::Allowance::default())) }
     }
 
+    /// Returns the client, for callers that need more than is offered here.
+    #[must_use]
+    pub fn client(&self) -> Client {
+        self.client.clone()
+    }
+
     /// The session of an upload.
     pub(crate) fn repository(&self, reference: &Reference, auth: Option<RegistryAuth>) -> Result<Repository> {
         self.client.repository(reference, auth).map_err(|e| error::from_registry(&e))

@@ -79,6 +79,7 @@ impl Access {
             | Command::Untag(_)
             | Command::Prune(_)
             | Command::Top
+            | Command::Fleet(_)
             | Command::Push(_) => (false, false),
             Command::Pin(_) | Command::PodmanStore(_) => (true, false),
             _ => (true, true),
@@ -169,6 +170,7 @@ fn follows_agent(command: &Command) -> bool {
         | Command::Version
         | Command::Config(_)
         | Command::Settings(_)
+        | Command::Fleet(_)
         | Command::Man(_) => false,
     }
 }

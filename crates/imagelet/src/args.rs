@@ -7,6 +7,7 @@ pub(crate) mod configuration;
 mod creds;
 mod doctor;
 mod examples;
+mod fleet;
 mod listen;
 mod lists;
 mod logs;
@@ -33,6 +34,7 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
+pub(crate) use self::fleet::{Fleet, FleetAction, FleetController};
 use crate::config::NamedFiles;
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
@@ -211,6 +213,7 @@ pub(crate) enum Command {
     Attach(Attach),
     PortForward(PortForward),
     Serve(Serve),
+    Fleet(Fleet),
     Registry(Registry),
     Import(Import),
     Export(Export),

@@ -18,6 +18,7 @@ mod exists;
 mod explain;
 mod explain_credentials;
 mod export;
+pub(crate) mod fleet;
 mod gc;
 mod gc_containers;
 mod gc_explain;
@@ -103,6 +104,7 @@ pub(crate) async fn run(app: &App, command: &Command) -> Outcome {
         Command::Attach(args) => exec::attach(app, args).await,
         Command::PortForward(args) => port_forward::run(app, args).await,
         Command::Serve(_) => serve::run(app).await,
+        Command::Fleet(args) => fleet::run(app, args).await,
         Command::Registry(args) => registry::run(app, args).await,
         Command::Import(args) => import::run(app, args).await,
         Command::Export(args) => export::run(app, args).await,

@@ -88,6 +88,7 @@ fn run_without_configuration(cli: &Cli) -> Option<Outcome> {
         Command::Man(args) => Some(cli::man::run(printer, args)),
         Command::Settings(_) => Some(printer.lines([args::whole::settings_help().trim_end()])),
         Command::Version => Some(cli::version::run(printer)),
+        Command::Fleet(args) => cli::fleet::run_without_configuration(printer, args),
         _ => None,
     }
 }
@@ -128,7 +129,7 @@ struct Lifetime {
 impl Lifetime {
     fn of(command: &Command) -> Self {
         let (is_service, waits) = match command {
-            Command::Serve(_) | Command::Registry(_) => (true, false),
+            Command::Serve(_) | Command::Registry(_) | Command::Fleet(_) => (true, false),
             Command::Run(args) => (args.files.is_empty(), true),
             Command::Ensure(args) => (false, args.wait),
             Command::PortForward(_) => (false, true),

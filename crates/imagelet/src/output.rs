@@ -130,6 +130,12 @@ impl Printer {
         write(&expression.render(&value))
     }
 
+    /// Writes a stream of YAML documents, each below `---`.
+    pub(crate) fn yaml_stream(&self, values: &[serde_json::Value]) -> Outcome {
+        let documents = values.iter().map(document::yaml).collect::<Outcome<Vec<String>>>()?;
+        write(&documents.iter().map(|text| format!("---\n{text}")).collect::<String>())
+    }
+
     fn yaml(&self, value: &impl Serialize) -> Outcome {
         write(&document::yaml(value)?)
     }

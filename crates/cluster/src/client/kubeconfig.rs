@@ -33,6 +33,12 @@ pub enum ClientError {
         /// Path of the kubeconfig.
         path: PathBuf,
     },
+    /// The process runs in no pod with a service account, or the account's files cannot be used.
+    #[error("service account of this pod")]
+    InCluster {
+        /// Error of the reader.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
     /// The thread that reads the files ended before it answered.
     #[error("kubeconfig {}: the reader ended early", path.display())]
     Interrupted {
@@ -49,6 +55,12 @@ pub(super) async fn client(path: &Path) -> Result<(kube::Client, CredentialFiles
     let made = made.map_err(|_| ClientError::Interrupted { path: path.to_owned() })?;
     let client = made.map_err(|source| ClientError::Credentials { path: path.to_owned(), source: Box::new(source) })?;
     Ok((client, files))
+}
+
+/// Makes a client of the service account of the pod that this process runs in. The token is read again when it changes.
+pub(super) fn in_cluster() -> Result<kube::Client, ClientError> {
+    let config = Config::incluster().map_err(|source| ClientError::InCluster { source: source.into() })?;
+    connect::service(&config).map_err(|source| ClientError::InCluster { source: source.into() })
 }
 
 /// Reads the file. The identity of every file is recorded before the read, so that a change in between is detected later.

@@ -49,6 +49,17 @@ impl ClusterClient {
         Ok(Self::with(Some(path.to_owned()), client, files))
     }
 
+    /// Creates a client with the service account of the pod that this process runs in. Sends nothing yet.
+    pub fn in_cluster() -> Result<Self, ClientError> {
+        kubeconfig::in_cluster().map(Self::fixed)
+    }
+
+    /// Returns the namespace of the credentials: that of the kubeconfig's context, or of the pod.
+    #[must_use]
+    pub fn default_namespace(&self) -> String {
+        self.shared.current.read().default_namespace().to_owned()
+    }
+
     /// Creates a client without reloads.
     #[must_use]
     pub fn fixed(client: kube::Client) -> Self {

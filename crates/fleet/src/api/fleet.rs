@@ -1,4 +1,5 @@
 //! [`Fleet`]: what all sets share. There is one object, named `default`.
+#![expect(unreachable_pub, reason = "kube derives schemas from copies of the types inside of functions")]
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use kube::core::Duration;
@@ -58,7 +59,7 @@ impl Default for StartupTaint {
 }
 
 fn quarter_of_an_hour() -> Duration {
-    std::time::Duration::from_mins(15).into()
+    std::time::Duration::from_secs(900).into()
 }
 
 /// State of the fleet, written by the controller.

@@ -1,4 +1,6 @@
 //! [`ImageSet`]: which images which nodes have, and how fast they get them. The status is in `image_set_status.rs`.
+#![expect(unreachable_pub, reason = "kube derives schemas from copies of the types inside of functions")]
+#![expect(clippy::duplicated_attributes, reason = "columns of the same type")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{LabelSelector, Time};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -102,7 +104,7 @@ pub struct ImageSetSpec {
     #[serde(default = "one_day")]
     #[schemars(schema_with = "schemas::duration")]
     pub release_after: Duration,
-    /// What a node does with an image that no set wants any more: `Release` leaves it to image collection, `Remove` removes it
+    /// Handling of an image that no set wants any more: `Release` leaves it to image collection, `Remove` removes it
     /// unless a container uses it.
     #[serde(default)]
     pub on_delete: OnDelete,
@@ -189,7 +191,7 @@ pub enum Mode {
     Once,
 }
 
-/// What happens to an image that no set wants any more.
+/// Handling of an image that no set wants any more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnDelete {
     /// Image collection decides.
@@ -239,7 +241,7 @@ pub struct Rollout {
     #[serde(default = "ten_minutes")]
     #[schemars(schema_with = "schemas::duration")]
     pub progress_deadline: Duration,
-    /// What happens when more than `maxFailed` nodes failed, or the progress deadline passed: `Stop` starts no further nodes,
+    /// Reaction when more than `maxFailed` nodes failed, or the progress deadline passed: `Stop` starts no further nodes,
     /// `Rollback` gives all nodes the images of the last generation that every node had.
     #[serde(default)]
     pub on_failure: OnFailure,
@@ -254,7 +256,7 @@ pub struct Rollout {
     pub max_pull_bandwidth: Option<IntOrString>,
 }
 
-/// What a rollout does that fails.
+/// Reaction to a failed rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum OnFailure {
     /// No further node starts.
@@ -291,9 +293,9 @@ fn five_percent() -> IntOrString {
 }
 
 fn ten_minutes() -> Duration {
-    std::time::Duration::from_mins(10).into()
+    std::time::Duration::from_secs(600).into()
 }
 
 fn one_day() -> Duration {
-    std::time::Duration::from_hours(24).into()
+    std::time::Duration::from_secs(24 * 3600).into()
 }

@@ -1,4 +1,5 @@
 //! [`ImageSetStatus`]: what the controller writes into an `ImageSet`, and what nodes follow. Written by the controller only.
+#![expect(unreachable_pub, reason = "kube derives schemas from copies of the types inside of functions")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::KubeSchema;
@@ -24,6 +25,9 @@ pub struct ImageSetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub rollout_hash: Option<String>,
+    /// Generation whose rollout failed, after a rollback from it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rolled_back_from: Option<i64>,
     /// Images of the rollout with their digests.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 500))]
@@ -156,14 +160,12 @@ pub struct TransferredBytes {
 #[serde(rename_all = "camelCase")]
 pub struct FailureGroup {
     /// Reference of the image; empty if the failure is not that of an image.
-    #[serde(default)]
     #[schemars(length(max = 512))]
     pub image: String,
     /// Reason in one word, such as `InsufficientSpace`.
     #[schemars(length(max = 64))]
     pub reason: String,
     /// Message of one of the nodes.
-    #[serde(default)]
     #[schemars(length(max = 256))]
     pub message: String,
     /// Number of nodes.

@@ -1,4 +1,6 @@
 //! [`NodeImages`]: what one node has of the sets that select it. Written by that node only, read by the controller.
+#![expect(unreachable_pub, reason = "kube derives schemas from copies of the types inside of functions")]
+#![expect(clippy::duplicated_attributes, reason = "columns of the same type")]
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use kube::{CustomResource, KubeSchema};
@@ -8,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::TransferredBytes;
 use super::schemas;
 
-/// Nothing: the object has the name of its node and a status.
+/// An empty spec: the object has the name of its node and a status.
 #[derive(CustomResource, Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "imagelet.dev",
@@ -81,7 +83,7 @@ pub struct NodeImagesStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// One set on the node.
+/// State of a set on the node, with figures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SetReport {
@@ -114,13 +116,13 @@ pub enum SetPhase {
     Waiting,
     /// The node fetches images, or waits for its own turn to fetch them.
     Pulling,
-    /// Every image is present, whether the node was released or not.
+    /// Every image that can be resolved is present, whether the node was released or not.
     Ready,
     /// The last attempt for at least one image failed, and nothing is being fetched. The node tries again.
     Failed,
 }
 
-/// One image of a set on the node.
+/// State of an image of a set on the node, with figures.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageReport {

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 pub struct ValueError {
     /// The value.
     pub value: String,
-    /// What would have been right.
+    /// Description of a right value.
     pub expected: &'static str,
 }
 

@@ -28,7 +28,7 @@ const GROUPS: [CommandGroup; 5] = [
     CommandGroup {
         title: "Agent",
         usual: &["serve", "doctor", "explain", "status", "top", "config"],
-        rare: &["backoff", "metrics", "mounts", "podman-store", "registry", "completion", "version", "help"],
+        rare: &["fleet", "backoff", "metrics", "mounts", "podman-store", "registry", "completion", "version", "help"],
     },
     CommandGroup { title: "Files", usual: &["ls", "cat", "cp"], rare: &["mount", "unmount"] },
 ];

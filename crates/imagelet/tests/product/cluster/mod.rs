@@ -5,6 +5,7 @@
 mod documents;
 mod eviction;
 mod faults;
+mod fleet;
 mod identity;
 mod image_sets;
 mod kills;

@@ -1,0 +1,47 @@
+//! Arguments of `imagelet fleet`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueHint};
+
+/// Give the nodes of a cluster their images
+#[derive(Debug, Args)]
+pub(crate) struct Fleet {
+    #[command(subcommand)]
+    pub(crate) action: FleetAction,
+}
+
+/// Subcommands of `imagelet fleet`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum FleetAction {
+    Controller(FleetController),
+    /// Print the manifests of the fleet: its kinds, rights, admission policies and workloads
+    #[command(hide = true)]
+    Manifests,
+}
+
+/// Run the controller of ImageSets
+///
+/// It resolves the tags of each ImageSet once, lets the nodes start in waves, and writes what the nodes report into the status of the
+/// set. It creates no pods and copies no secrets. Run two or three replicas: one works, and another one continues if it ends.
+///
+/// In a pod, the service account of the pod is used; elsewhere give --kubeconfig. Pull secrets are read in --namespace.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet fleet controller --kubeconfig ~/.kube/config --namespace imagelet-fleet
+  kubectl apply -f deploy/fleet/install.yaml           run it in the cluster")]
+pub(crate) struct FleetController {
+    /// Credentials for the API server [default: the service account of the pod]
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// Namespace of the pull secrets and of the Lease [default: that of the credentials]
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) namespace: Option<String>,
+    /// Wait for the Lease before anything is written, so that one of several replicas works
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) leader_election: bool,
+    /// Name of this replica in the Lease [default: the name of the machine and a random number]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) identity: Option<String>,
+}
