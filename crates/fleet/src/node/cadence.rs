@@ -15,7 +15,7 @@ const PROGRESS: Duration = Duration::from_secs(20);
 /// In a large cluster, all nodes together write so many reports about progress per second.
 const WRITES_PER_SECOND: u32 = 50;
 /// Interval of reports without news.
-const QUIET: Duration = Duration::from_mins(30);
+const QUIET: Duration = Duration::from_secs(1800);
 
 /// How a report differs from the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

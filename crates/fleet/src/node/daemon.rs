@@ -40,7 +40,7 @@ const PULLS: usize = 2;
 /// Interval at which the present images are listed.
 const LIST: Duration = Duration::from_secs(60);
 /// Interval at which the space of the disk is measured for reports.
-const MEASURE: Duration = Duration::from_mins(10);
+const MEASURE: Duration = Duration::from_secs(600);
 /// Interval at which the bytes of running pulls are read.
 const PROGRESS: Duration = Duration::from_secs(5);
 /// Pause after a failure of the node's own services.
@@ -48,7 +48,7 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Interval at which a postponed pull checks whether pods still pull.
 const POSTPONED: Duration = Duration::from_secs(1);
 /// Longest time for which pulls of pods postpone the start of a pull for a set.
-const LONGEST_POSTPONEMENT: Duration = Duration::from_mins(1);
+const LONGEST_POSTPONEMENT: Duration = Duration::from_secs(60);
 
 /// Returns true while pods pull images.
 pub type PodsPull = Arc<dyn Fn() -> bool + Send + Sync>;

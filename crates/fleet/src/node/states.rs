@@ -16,7 +16,7 @@ use crate::api::{ImagePhase, TransferredBytes};
 /// First wait after a failure.
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 /// Longest wait after failures.
-const LONGEST_WAIT: Duration = Duration::from_mins(5);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
 /// The current time by both clocks.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +28,7 @@ pub(super) struct Now {
 /// Failure of a pull.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PullProblem {
-    /// One word.
+    /// Reason in one word.
     pub(super) reason: String,
     pub(super) message: String,
     /// Wait that the registry asked for.
