@@ -10,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::ImageSetStatus;
+use super::PullPolicy;
 use super::schemas;
 
 /// Images that a set of nodes has, and the rollout by which the nodes get them.
@@ -160,16 +161,6 @@ pub struct SetImage {
     /// this name that the node has is enough.
     #[serde(default)]
     pub pull_policy: PullPolicy,
-}
-
-/// When a node pulls an image of a set.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum PullPolicy {
-    /// Unless the image with the resolved digest is present.
-    #[default]
-    Always,
-    /// Unless any image of this name is present.
-    IfNotPresent,
 }
 
 /// Name of a secret in the namespace of the fleet.

@@ -5,13 +5,13 @@ mod fleet;
 mod image_set;
 mod image_set_status;
 mod node_images;
+mod pull_policy;
 mod schemas;
 mod values;
 
 pub use fleet::{Fleet, FleetSpec, FleetStatus, StartupTaint};
 pub use image_set::{
-    Access, ImageSet, ImageSetSpec, Mode, OnDelete, OnFailure, PullPolicy, Resolution, Rollout, SecretReference,
-    SetImage,
+    Access, ImageSet, ImageSetSpec, Mode, OnDelete, OnFailure, Resolution, Rollout, SecretReference, SetImage,
 };
 pub use image_set_status::{
     CompletedRollout, FailureGroup, ImageSetStatus, NodeCounts, NodeCursor, ResolvedImage, TransferredBytes,
@@ -19,6 +19,7 @@ pub use image_set_status::{
 pub use node_images::{
     DiskReport, ImagePhase, ImageReport, NodeImages, NodeImagesSpec, NodeImagesStatus, SetPhase, SetReport,
 };
+pub use pull_policy::PullPolicy;
 pub use values::{MinFree, ValueError, bytes, share_of};
 
 /// API group of the objects.

@@ -7,6 +7,7 @@ use async_trait::async_trait;
 use base::lock::Mutex;
 use cluster::fake::FakeServer;
 use credentials::PullSecret;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource as _;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
-use super::MANAGER;
+use super::options::MANAGER;
 use crate::api::ImageSet;
 
 /// Longest note, in characters.

@@ -12,7 +12,7 @@ use kube::api::PostParams;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::{ControllerOptions, MANAGER};
+use super::options::{ControllerOptions, MANAGER};
 
 /// Time after which a Lease that was not renewed is free.
 const DURATION: Duration = Duration::from_secs(15);

@@ -6,6 +6,7 @@ mod events;
 mod index;
 mod leader;
 mod objects;
+mod options;
 mod pass;
 mod resolutions;
 mod resolver;
@@ -17,39 +18,20 @@ use std::time::Duration;
 
 use cluster::ClusterClient;
 use cluster::watch::{Selected, Selection, follow};
-use jiff::Timestamp;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use leader::Election;
+use options::{AllSelected, GROUP_VERSION};
+pub use options::{Clock, ControllerOptions};
 use pass::Passes;
 pub use resolver::{RegistryResolver, TagResolver};
 
-/// Group and version of the objects, as in paths of the API.
-const GROUP_VERSION: &str = "imagelet.dev/v1alpha1";
-/// Name under which the controller writes.
-const MANAGER: &str = "imagelet-fleet-controller";
 /// Time in which changes are gathered before a pass.
 const GATHER: Duration = Duration::from_millis(500);
 /// Interval of passes without changes: for deadlines, and for writes that had to wait.
 const TICK: Duration = Duration::from_secs(5);
-
-/// Returns the current time.
-pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
-
-/// Settings of a controller.
-#[derive(Clone)]
-pub struct ControllerOptions {
-    /// Namespace of the Lease and the pull secrets.
-    pub namespace: String,
-    /// Name of this replica, unlike that of any other one.
-    pub identity: String,
-    /// Several replicas elect a leader. Without election this one works at once.
-    pub leader_election: bool,
-    /// Returns the current time.
-    pub clock: Clock,
-}
 
 /// A replica of the controller.
 pub struct Controller {
@@ -94,7 +76,7 @@ impl Controller {
         let tasks = TaskTracker::new();
         let mut watches = Watches::start(&self.client, &tasks, &stop);
         let resolved = Arc::new(Notify::new());
-        let mut passes = Passes::new(self, &tasks, &resolved, &stop);
+        let mut passes = Passes::new((&self.client, &self.options, &self.resolver), &tasks, &resolved, &stop);
         while !stop.is_cancelled() {
             tokio::select! {
                 () = stop.cancelled() => break,
@@ -114,18 +96,6 @@ impl Controller {
         tasks.wait().await;
     }
 }
-
-/// The watched kinds, in the order of [`Watches::current`].
-pub(crate) const NODES: usize = 0;
-/// Reports of nodes.
-pub(crate) const REPORTS: usize = 1;
-/// Sets.
-pub(crate) const SETS: usize = 2;
-/// The settings of the fleet.
-pub(crate) const FLEETS: usize = 3;
-
-/// Objects of the four watched kinds.
-pub(crate) type AllSelected = [Selected; 4];
 
 struct Watches([watch::Receiver<Selected>; 4]);
 

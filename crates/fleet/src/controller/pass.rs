@@ -18,9 +18,11 @@ use tokio_util::task::TaskTracker;
 use super::events::{Notice, about_set, publish};
 use super::index::{NodeReports, index};
 use super::objects::{NodeFacts, ObjectReader, decode};
+use super::options::{AllSelected, ControllerOptions, FLEETS, GROUP_VERSION, MANAGER, NODES, REPORTS, SETS};
 use super::resolutions::Resolutions;
+use super::resolver::TagResolver;
 use super::silence::Silence;
-use super::{AllSelected, Controller, ControllerOptions, FLEETS, GROUP_VERSION, MANAGER, NODES, REPORTS, SETS, taints};
+use super::taints;
 use crate::api::{Fleet, FleetStatus, ImageSet, ImageSetStatus, NodeImages, share_of};
 use crate::conditions::Phase;
 use crate::release::{Rank, Release};
@@ -60,12 +62,11 @@ struct World<'a> {
 
 impl Passes {
     pub(super) fn new(
-        controller: &Controller,
+        (client, options, resolver): (&ClusterClient, &ControllerOptions, &Arc<dyn TagResolver>),
         tasks: &TaskTracker,
         resolved: &Arc<Notify>,
         stop: &CancellationToken,
     ) -> Self {
-        let Controller { client, options, resolver } = controller;
         Self {
             client: client.clone(),
             options: options.clone(),

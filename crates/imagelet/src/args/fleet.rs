@@ -1,8 +1,6 @@
 //! Arguments of `imagelet fleet`.
 
-use std::path::PathBuf;
-
-use clap::{Args, Subcommand, ValueHint};
+use clap::{Args, Subcommand};
 
 /// Give the nodes of a cluster their images
 #[derive(Debug, Args)]
@@ -25,16 +23,13 @@ pub(crate) enum FleetAction {
 /// It resolves the tags of each ImageSet once, lets the nodes start in waves, and writes what the nodes report into the status of the
 /// set. It creates no pods and copies no secrets. Run two or three replicas: one works, and another one continues if it ends.
 ///
-/// In a pod, the service account of the pod is used; elsewhere give --kubeconfig. Pull secrets are read in --namespace.
+/// The setting `kubeconfig` has the credentials; without it, the service account of the pod is used. Pull secrets are read in --namespace.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   imagelet fleet controller --kubeconfig ~/.kube/config --namespace imagelet-fleet
   kubectl apply -f deploy/fleet/install.yaml           run it in the cluster")]
 pub(crate) struct FleetController {
-    /// Credentials for the API server [default: the service account of the pod]
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) kubeconfig: Option<PathBuf>,
     /// Namespace of the pull secrets and of the Lease [default: that of the credentials]
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,

@@ -29,7 +29,7 @@ pub(super) async fn run(app: &App, args: &Fleet) -> Outcome {
 }
 
 async fn control(app: &App, args: &FleetController) -> Outcome {
-    let client = client(args.kubeconfig.as_deref()).await?;
+    let client = client(app.config.cluster.kubeconfig.as_deref()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace());
     let identity = args.identity.clone().unwrap_or_else(identity);
     let options = ControllerOptions {
