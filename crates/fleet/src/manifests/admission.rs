@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CONTROLLER, NAMESPACE, NODE, cluster_metadata};
+use super::names::{CONTROLLER, NAMESPACE, NODE, cluster_metadata};
 
 const API: &str = "admissionregistration.k8s.io/v1";
 const REPORTS: &str = "imagelet-fleet-reports";

@@ -2,22 +2,16 @@
 //! binary writes them; `deploy/fleet` has their text.
 
 mod admission;
+mod names;
 mod rbac;
 mod workloads;
 
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
-use crate::api::{Fleet, ImageSet, NodeImages};
+pub use names::NAMESPACE;
 
-/// Namespace of the fleet: workloads, Lease and pull secrets.
-pub const NAMESPACE: &str = "imagelet-fleet";
-/// Service account of the controller.
-const CONTROLLER: &str = "imagelet-fleet-controller";
-/// Service account of the DaemonSet.
-const NODE: &str = "imagelet-fleet-node";
-/// Image of the workloads. Kustomize replaces it.
-const IMAGE: &str = concat!("localhost/imagelet:", env!("CARGO_PKG_VERSION"));
+use crate::api::{Fleet, ImageSet, NodeImages};
 
 /// Returns the files of the base with their objects.
 #[must_use]
@@ -53,20 +47,6 @@ fn kustomization() -> Value {
         "apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": resources,
         "images": [{"name": "localhost/imagelet", "newTag": env!("CARGO_PKG_VERSION")}],
     })
-}
-
-/// Returns the metadata of an object of the namespace.
-fn metadata(name: &str) -> Value {
-    json!({"name": name, "namespace": NAMESPACE, "labels": labels()})
-}
-
-/// Returns the metadata of an object without a namespace.
-fn cluster_metadata(name: &str) -> Value {
-    json!({"name": name, "labels": labels()})
-}
-
-fn labels() -> Value {
-    json!({"app.kubernetes.io/part-of": "imagelet-fleet"})
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CONTROLLER, NAMESPACE, NODE, cluster_metadata, metadata};
+use super::names::{CONTROLLER, NAMESPACE, NODE, cluster_metadata, metadata};
 
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 const GROUP: &str = "imagelet.dev";

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{CONTROLLER, IMAGE, NODE, metadata};
+use super::names::{CONTROLLER, IMAGE, NODE, metadata};
 
 pub(super) fn controller() -> Vec<Value> {
     let name = json!({"app.kubernetes.io/name": CONTROLLER});
