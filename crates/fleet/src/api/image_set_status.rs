@@ -160,12 +160,14 @@ pub struct TransferredBytes {
 #[serde(rename_all = "camelCase")]
 pub struct FailureGroup {
     /// Reference of the image; empty if the failure is not that of an image.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 512))]
     pub image: String,
     /// Reason in one word, such as `InsufficientSpace`.
     #[schemars(length(max = 64))]
     pub reason: String,
     /// Message of one of the nodes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     #[schemars(length(max = 256))]
     pub message: String,
     /// Number of nodes.

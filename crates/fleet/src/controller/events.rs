@@ -10,6 +10,8 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use super::options::MANAGER;
 use crate::api::ImageSet;
 
+/// Namespace of events about objects without a namespace. The API server refuses another one.
+const NAMESPACE: &str = "default";
 /// Longest note, in characters.
 const MAX_NOTE: usize = 1000;
 
@@ -23,7 +25,7 @@ pub(super) struct Notice<'a> {
 
 /// Returns the reference of a set.
 pub(super) fn about_set(set: &ImageSet) -> ObjectReference {
-    set.object_ref(&())
+    ObjectReference { namespace: Some(NAMESPACE.to_owned()), ..set.object_ref(&()) }
 }
 
 /// Returns the reference of a node. Its UID is its name, as in events of the kubelet, so that `kubectl describe node` finds it.
@@ -32,6 +34,7 @@ pub(super) fn about_node(name: &str) -> ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
         name: Some(name.to_owned()),
+        namespace: Some(NAMESPACE.to_owned()),
         uid: Some(name.to_owned()),
         ..ObjectReference::default()
     }
