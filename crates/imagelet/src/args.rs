@@ -270,8 +270,8 @@ impl Command {
 /// `latest` or no tag, otherwise IfNotPresent. Images are pulled in parallel; one that fails does not stop the others.
 ///
 /// Pull secrets are Secrets in the same files or in --secrets-dir, named by imagePullSecrets or by the pod's service account;
-/// then the node's docker configuration and the credential providers are tried. Pulls have no limit on number or rate unless
-/// --registry-qps, --serialize-image-pulls or --max-parallel-image-pulls set one.
+/// then the node's docker configuration and the credential providers are tried. Pulls have no limit on number or rate unless a
+/// setting limits them (--registry-qps, --serialize-image-pulls, --max-parallel-image-pulls).
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

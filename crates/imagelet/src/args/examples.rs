@@ -1,7 +1,7 @@
 //! Examples of commands whose arguments are defined without examples. Called by [`super::whole`].
 
 /// Command and its examples.
-pub(super) const EXAMPLES: [(&str, &str); 20] = [
+pub(super) const EXAMPLES: [(&str, &str); 21] = [
     (
         "images",
         "  imagelet images
@@ -37,6 +37,7 @@ pub(super) const EXAMPLES: [(&str, &str); 20] = [
     ("events", "  imagelet events\n  imagelet events web --watch"),
     ("top", "  imagelet top\n  imagelet top | head -20                       once, as plain text"),
     ("metrics", "  imagelet metrics | grep imagelet_pull"),
+    ("fleet", "  imagelet fleet controller --namespace imagelet-fleet"),
     ("version", "  imagelet version\n  imagelet version -o jsonpath='{.version}'"),
     ("check", "  imagelet check\n  imagelet check --repair"),
     ("save", "  imagelet save busybox:1 -o busybox.tar\n  imagelet save busybox:1 | ssh node imagelet load"),

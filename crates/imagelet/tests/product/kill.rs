@@ -179,7 +179,12 @@ fn fifty_kills_leave_images_whole_or_absent() {
         let format = FORMATS[shape];
         let round_is = format!("seed {seed:#x}, round {round}, {format}");
         let context = format!("{round_is}, killed after {moment:?} of {whole:?}");
-        killed += usize::from(kill_after(imagelet.spawn(&["pull", &name]), moment));
+        let in_time = kill_after(imagelet.spawn(&["pull", &name]), moment);
+        killed += usize::from(in_time);
+        if !in_time {
+            // The machine is less busy than it was.
+            wholes[shape] = wholes[shape].mul_f64(0.9);
+        }
 
         let left = store.check(imagelet, &context);
         if left.present {

@@ -88,7 +88,7 @@ type Row = (&'static [&'static str], &'static str, &'static str, i32);
 const ROWS: &[Row] = &[
     (
         &["images"],
-        "IMAGE|TAG|IMAGE ID|SIZE\n\
+        "IMAGE|TAG|IMAGE ID|ON DISK\n\
          docker.io/library/app|1|ID0|SIZE\n\
          docker.io/library/app|2|ID1|SIZE\n\
          docker.io/library/old|1|ID4|SIZE\n\
@@ -99,7 +99,7 @@ const ROWS: &[Row] = &[
     ),
     (
         &["images", "app", "-o", "wide"],
-        "IMAGE|TAG|IMAGE ID|SIZE|DIGEST|USER|CREATED|PINNED\n\
+        "IMAGE|TAG|IMAGE ID|ON DISK|DIGEST|USER|CREATED|PINNED\n\
          docker.io/library/app|1|ID0|SIZE|DIGEST|-|2025-01-01T00:00:00Z|false\n\
          docker.io/library/app|2|ID1|SIZE|DIGEST|-|2026-01-01T00:00:00Z|false\n",
         "",
@@ -107,7 +107,7 @@ const ROWS: &[Row] = &[
     ),
     (
         &["images", "app:1", "--digests"],
-        "IMAGE|TAG|DIGEST|IMAGE ID|SIZE\ndocker.io/library/app|1|DIGEST|ID0|SIZE\n",
+        "IMAGE|TAG|DIGEST|IMAGE ID|ON DISK\ndocker.io/library/app|1|DIGEST|ID0|SIZE\n",
         "",
         0,
     ),

@@ -146,6 +146,13 @@ fn drain(scene: &Namespace<'_>) {
     scene.kubectl(&["rollout", "status", "deployment/web", "--timeout=120s"]);
     scene.kubectl(&["rollout", "status", "daemonset/agent", "--timeout=120s"]);
     let plane = &scene.cluster.plane;
+    // A drain fails at a pod whose DaemonSet is gone: one of the scenes before that still ends.
+    plane.until("the pods of other scenes have ended", || {
+        let pods = plane.get(&["pods", "-A", "--field-selector", &format!("spec.nodeName={NODE}")]);
+        pods["items"]
+            .as_array()
+            .is_some_and(|pods| pods.iter().all(|pod| pod["metadata"]["namespace"] == scene.name.as_str()))
+    });
     plane.kubectl(&["drain", NODE, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=120s"]);
     let left: Vec<Value> =
         scene.cluster.plane.get(&["pods", "-A", "--field-selector", &format!("spec.nodeName={NODE}")])["items"]

@@ -120,6 +120,16 @@ fn walk(root: &Path) -> BTreeSet<String> {
     paths
 }
 
+/// Takes the numbers of links out of a picture.
+fn without_links(picture: &mut BTreeMap<String, String>) {
+    for text in picture.values_mut() {
+        if let Some(at) = text.rfind(" links") {
+            let begin = text[..at].rfind(' ').map_or(0, |space| space + 1);
+            text.replace_range(begin..at, "?");
+        }
+    }
+}
+
 /// Everything that shows, times and numbers of names among it; of whiteouts that they are ones.
 fn whole_picture(root: &Path) -> BTreeMap<String, String> {
     let mut all = picture(root);
@@ -250,7 +260,12 @@ proptest! {
         };
         // The disk usage of a tree is counted during the unpack; that of an EROFS file is measured when it is written.
         prop_assert_eq!(UnpackOutcome { disk_bytes: 0, inodes: 0, largest: Largest::default(), ..one.clone() }, other);
-        prop_assert_eq!(dir.inspect(whole_picture), image.inspect(whole_picture));
+        let (mut one_tree, mut other_tree) = (dir.inspect(whole_picture), image.inspect(whole_picture));
+        if dir.path().join("replaced").exists() {
+            // A layer of directories keeps what was replaced, for the rebuilt archive: hard links into it count.
+            [&mut one_tree, &mut other_tree].into_iter().for_each(without_links);
+        }
+        prop_assert_eq!(one_tree, other_tree);
         prop_assert!(image.rebuild() == tar, "the rebuilt archive differs");
         let open = fs::File::open(image.path()).unwrap();
         prop_assert_eq!(Shape::Erofs.examine(open.as_fd()).unwrap(), tar.len() as u64);
