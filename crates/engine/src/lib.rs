@@ -33,7 +33,7 @@
 //! ```
 //!
 //! # Limits
-//! One process owns a store at a time: [`Engine::open`] fails with [`ErrorKind::InUse`] while another one has it. The crate does not
+//! Only one process at a time can open a store: [`Engine::open`] fails with [`ErrorKind::InUse`] if another process has opened it. The crate does not
 //! start containers, has no pull policies and removes images only on request; the crate `imagelet-image-manager` has the kubelet's rules.
 //! Linux only. An engine needs a tokio runtime that lives as long as the engine and the values that it returned.
 #![deny(missing_docs)]

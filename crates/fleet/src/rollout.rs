@@ -149,7 +149,7 @@ pub fn advance(begun: Begun, observed: &Observed<'_>) -> Advanced {
     Advanced { status, phase, in_progress, is_expired }
 }
 
-/// Returns true if a node came closer to its goal since the last status.
+/// Returns true if a node has made progress since the last status.
 fn has_progress(before: &ImageSetStatus, nodes: NodeCounts, done: u64) -> bool {
     let known = before.nodes.unwrap_or_default();
     let bytes = before.bytes.unwrap_or_default().done;

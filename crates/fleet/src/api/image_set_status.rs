@@ -44,7 +44,7 @@ pub struct ImageSetStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::optional_time")]
     pub rollout_start_time: Option<Time>,
-    /// Last time at which a node came closer to its goal.
+    /// Last time at which a node made progress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::optional_time")]
     pub last_progress_time: Option<Time>,
@@ -66,7 +66,7 @@ pub struct ImageSetStatus {
     /// Last rollout that ended on every node, to which a failed rollout returns if the set says so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_complete: Option<CompletedRollout>,
-    /// `Resolved`: every image has a digest. `Progressing`: the rollout goes on. `Ready`: every selected node has every image.
+    /// `Resolved`: every image has a digest. `Progressing`: the rollout continues. `Ready`: every selected node has every image.
     /// `Degraded`: a node failed or was lost, or an image cannot be resolved.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schemas::conditions")]

@@ -55,8 +55,8 @@ pub(crate) struct Load {
 /// Platforms of an import.
 #[derive(Debug, Args)]
 pub(crate) struct ImportPlatforms {
-    /// Platform to import, or `all`; may be given again. The name goes to the machine's platform, or else to the first one; the
-    /// others have only digests [default: the machine's]
+    /// Platform to import, or `all`; may be given again. The image of the machine's platform gets the name, or else
+    /// the first one; the others have only digests [default: the machine's]
     #[arg(id = "platform", long = "platform", value_name = "OS/ARCH[/VARIANT]|all", value_parser = platform)]
     pub(crate) platforms: Vec<String>,
 }

@@ -20,8 +20,8 @@ pub(crate) enum FleetAction {
 
 /// Run the controller of ImageSets
 ///
-/// It resolves the tags of each ImageSet once, lets the nodes start in waves, and writes what the nodes report into the status of the
-/// set. It creates no pods and copies no secrets. Run two or three replicas: one works, and another one continues if it ends.
+/// Resolves the tags of each ImageSet once, releases the nodes in waves, and summarises the reports of the nodes in the status of the
+/// set. Creates no pods and copies no secrets. Run two or three replicas: one works, and another one continues if it ends.
 ///
 /// The setting `kubeconfig` has the credentials; without it, the service account of the pod is used. Pull secrets are read in --namespace.
 #[derive(Debug, Args)]

@@ -146,7 +146,7 @@ fn drain(scene: &Namespace<'_>) {
     scene.kubectl(&["rollout", "status", "deployment/web", "--timeout=120s"]);
     scene.kubectl(&["rollout", "status", "daemonset/agent", "--timeout=120s"]);
     let plane = &scene.cluster.plane;
-    // A drain fails at a pod whose DaemonSet is gone: one of the scenes before that still ends.
+    // `kubectl drain` fails if a pod of an earlier scene is still terminating after its DaemonSet was deleted.
     plane.until("the pods of other scenes have ended", || {
         let pods = plane.get(&["pods", "-A", "--field-selector", &format!("spec.nodeName={NODE}")]);
         pods["items"]
