@@ -2,16 +2,14 @@
 //! task at a time, once for a rollout; only failures are tried again, at growing intervals. Secrets are read where they are and kept
 //! for the time of the task alone. Called by [`super::pass`].
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use base::lock::Mutex;
 use cluster::ClusterClient;
-use cluster::client::{Failure, failure, text, within};
-use credentials::{Origin, PullSecret};
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use cluster::client::{Failure, failure, text};
+use credentials::PullSecret;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -20,6 +18,7 @@ use tokio_util::task::TaskTracker;
 use super::resolver::TagResolver;
 use crate::api::{ImageSet, Resolution, ResolvedImage, SetImage};
 use crate::rollout::rollout_hash;
+use crate::secrets;
 
 /// First and longest wait after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(30);
@@ -118,11 +117,10 @@ impl Resolutions {
 
     /// Reads the secrets; the second list has what is wrong with those that cannot be read.
     async fn secrets(&self, names: Vec<String>) -> (Vec<PullSecret>, Vec<String>) {
-        let (mut secrets, mut problems) = (Vec::new(), Vec::new());
+        let (mut found, mut problems) = (Vec::new(), Vec::new());
         for name in names {
-            let api: Api<Secret> = Api::namespaced(self.client.current(), &self.namespace);
-            match within(api.get(&name)).await {
-                Ok(secret) => secrets.push(pull_secret(&self.namespace, &name, secret)),
+            match secrets::read(&self.client, &self.namespace, &name).await {
+                Ok(secret) => found.push(secret),
                 Err(error) if failure(&error) == Failure::NotFound => {
                     problems.push(format!("secret {}/{name} does not exist", self.namespace));
                 }
@@ -131,7 +129,7 @@ impl Resolutions {
                 }
             }
         }
-        (secrets, problems)
+        (found, problems)
     }
 }
 
@@ -180,19 +178,4 @@ fn needs_digests(set: &ImageSet, hash: &str) -> bool {
 
 fn unresolved(image: &SetImage) -> ResolvedImage {
     ResolvedImage { name: image.name.clone(), pull_policy: image.pull_policy, ..ResolvedImage::default() }
-}
-
-fn pull_secret(namespace: &str, name: &str, secret: Secret) -> PullSecret {
-    let text = |(key, value): (String, k8s_openapi::ByteString)| {
-        Some((key, oci::Secret::new(String::from_utf8(value.0).ok()?)))
-    };
-    let data: BTreeMap<_, _> = secret.data.into_iter().flatten().filter_map(text).collect();
-    PullSecret {
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
-        uid: secret.metadata.uid.unwrap_or_default(),
-        origin: Origin::ApiServer,
-        kind: secret.type_.unwrap_or_default(),
-        data,
-    }
 }

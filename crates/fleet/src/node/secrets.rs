@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use base::lock::Mutex;
 use cluster::ClusterClient;
-use cluster::client::{Failure, failure, text, within};
-use image_manager::{Origin, PullSecret};
-use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
+use cluster::client::{Failure, failure, text};
+use image_manager::PullSecret;
+
+use crate::secrets;
 
 /// The secrets for a pull.
 #[derive(Debug, Default)]
@@ -41,10 +41,8 @@ impl SecretReader {
     pub(super) async fn read(&self, names: &[String]) -> PullCredentials {
         let mut all = PullCredentials::default();
         for name in names {
-            let api: Api<Secret> = Api::namespaced(self.client.current(), &self.namespace);
-            match within(api.get(name)).await {
+            match secrets::read(&self.client, &self.namespace, name).await {
                 Ok(secret) => {
-                    let secret = pull_secret(secret);
                     self.known.lock().insert(name.clone(), secret.clone());
                     all.secrets.push(secret);
                 }
@@ -59,19 +57,6 @@ impl SecretReader {
             }
         }
         all
-    }
-}
-
-fn pull_secret(secret: Secret) -> PullSecret {
-    let data = secret.data.unwrap_or_default().into_iter();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).ok().map(oci::Secret::new);
-    PullSecret {
-        namespace: secret.metadata.namespace.unwrap_or_default(),
-        name: secret.metadata.name.unwrap_or_default(),
-        uid: secret.metadata.uid.unwrap_or_default(),
-        origin: Origin::ApiServer,
-        kind: secret.type_.unwrap_or_default(),
-        data: data.filter_map(|(key, bytes)| Some((key, text(bytes.0)?))).collect(),
     }
 }
 
