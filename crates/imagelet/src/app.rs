@@ -249,8 +249,7 @@ impl App {
     pub(crate) async fn list_images_now(&self) -> Outcome<ImagesNow> {
         let images = self.open_images(None).await?;
         let own = images.has_store();
-        let socket = images.admin_socket(&self.config);
-        let agent = images.collector(&socket).await.map(|_| socket);
+        let agent = images.collector(&self.config, &self.environment).await.map(|(_, socket)| socket);
         let listed = self.marked(&images).await.list_images(None).await;
         images.close().await;
         Ok(ImagesNow { images: listed.map_err(|error| Failure::call("list images", &error))?, own, agent })
@@ -333,7 +332,7 @@ impl App {
 
     async fn find_collector(&self) -> Outcome<Arc<dyn Collects>> {
         let images = self.images().await?;
-        if let Some(agent) = images.collector(&images.admin_socket(&self.config)).await {
+        if let Some((agent, _)) = images.collector(&self.config, &self.environment).await {
             return Ok(Arc::new(agent));
         }
         let records = if images.absent_root().is_some() { None } else { self.records_to_prune().await };

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Once;
 
 use agent::api::client::{self, AskError, Method};
+use agent::api::wire::AgentVersion;
 use serde_json::{Map, Value};
 
 use crate::config::Config;
@@ -49,6 +50,10 @@ pub(crate) async fn follow(config: &mut Config, environment: &Environment) -> Ou
     for socket in sockets(config, environment) {
         let Some(agent) = ask(&socket, environment.auth.uid).await? else { continue };
         config.adopt(&agent).map_err(|why| unknown(&socket, &why))?;
+        if config.image_service_endpoint.is_some() && has_store(&socket).await? {
+            // The runtime reads the images of the agent, which answers for both.
+            config.image_service_endpoint = None;
+        }
         if (&config.root, &config.image_service_endpoint) == (&before.0, &before.1) {
             return Ok(None);
         }
@@ -58,9 +63,13 @@ pub(crate) async fn follow(config: &mut Config, environment: &Environment) -> Ou
     Ok(None)
 }
 
-/// Returns the sockets on which an agent of this user answers: the configured one, and that of imagelet-serve.service.
-fn sockets(config: &Config, environment: &Environment) -> Vec<PathBuf> {
+/// Returns the sockets on which an agent of this user answers: the configured one, and that of imagelet-serve.service. A command that
+/// names the root names the agent.
+pub(crate) fn sockets(config: &Config, environment: &Environment) -> Vec<PathBuf> {
     let configured = admin_socket(config);
+    if config.is_of_command("root") {
+        return vec![configured];
+    }
     let mut root = OsString::from(environment.default_root());
     root.push(OF_SERVE);
     let of_serve = Path::new(&root).join("admin.sock");
@@ -97,6 +106,14 @@ async fn ask(socket: &Path, user: u32) -> Outcome<Option<Map<String, Value>>> {
             let failure = unknown(socket, &chain(&error));
             Err(failure.with_code(code_of(error.kind())))
         }
+    }
+}
+
+/// Returns true if the agent on a socket keeps images in its own store, which the runtime behind it reads.
+async fn has_store(socket: &Path) -> Outcome<bool> {
+    match client::ask_json::<AgentVersion>(socket, Method::GET, "/v1/version").await {
+        Ok(version) => Ok(version.has_store),
+        Err(error) => Err(unknown(socket, &chain(&error)).with_code(code_of(error.kind()))),
     }
 }
 

@@ -26,8 +26,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
 use crate::endpoint::{admin_socket, parse_endpoint};
-use crate::environment::Proxies;
+use crate::environment::{Environment, Proxies};
 use crate::exit::{Code, Failure, Outcome, chain};
+use crate::follow::sockets;
 use agent_behind::AgentBehind;
 pub(crate) use layer_form::{BOOT_UNIT, UNIT_DIRECTORIES, is_enabled};
 use nothing::Nothing;
@@ -148,7 +149,7 @@ impl Images {
 
     /// Serves image requests of other processes with `service` from now on, if this process owns the embedded store.
     pub(crate) fn answer_with(&self, service: Arc<dyn ImageService>) {
-        if let ImageKeeper::Store(store) = &self.keeper {
+        if let ImageKeeper::Store(store) | ImageKeeper::Crio(store, _) = &self.keeper {
             store.answer_with(service);
         }
     }
@@ -186,20 +187,37 @@ impl Images {
         matches!(&self.keeper, ImageKeeper::Store(store) if store.own().is_some())
     }
 
-    /// Returns the admin socket of the agent that may have these images.
-    pub(crate) fn admin_socket(&self, config: &Config) -> PathBuf {
-        self.agent.as_ref().map_or_else(|| admin_socket(config), |agent| agent.socket().to_owned())
+    /// Returns the other process that collects these images, and its admin socket; `None`: this process may collect.
+    pub(crate) async fn collector(
+        &self,
+        config: &Config,
+        environment: &Environment,
+    ) -> Option<(RemoteCollection, PathBuf)> {
+        let sockets = match &self.agent {
+            Some(agent) => vec![agent.socket().to_owned()],
+            None if self.endpoint().is_some() => sockets(config, environment),
+            None => vec![admin_socket(config)],
+        };
+        for socket in sockets {
+            if let Some(collector) = self.collector_on(&socket).await {
+                return Some((collector, socket));
+            }
+        }
+        None
     }
 
-    /// Returns the other process that collects these images and answers on `socket`; `None`: this process may collect.
-    pub(crate) async fn collector(&self, socket: &Path) -> Option<RemoteCollection> {
+    async fn collector_on(&self, socket: &Path) -> Option<RemoteCollection> {
         match &self.keeper {
             ImageKeeper::Absent => None,
             // An owner that does not collect, such as a pull, leaves collection to other processes.
             ImageKeeper::Store(store) => match store.own() {
                 Some(_) => None,
                 None => {
-                    let agent = RemoteCollection::of_root(socket).await;
+                    // An agent with this store collects it, also in front of a CRI-O, whose images it collects as well.
+                    let agent = match store.agent() {
+                        Some(_) => RemoteCollection::of_agent(socket).await,
+                        None => RemoteCollection::of_root(socket).await,
+                    };
                     agent.inspect_err(|error| tracing::debug!(%error, "no agent collects")).ok()
                 }
             },

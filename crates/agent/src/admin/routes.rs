@@ -261,12 +261,13 @@ async fn configuration(extract::State(state): SharedState) -> Answer {
     json(&serde_json::json!({"imageletconfig": configuration()}))
 }
 
-async fn version(ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
+async fn version(extract::State(state): SharedState, ConnectInfo(caller): ConnectInfo<Caller>) -> Answer {
     json(&AgentVersion {
         version: env!("CARGO_PKG_VERSION").to_owned(),
         api_version: API_VERSION.to_owned(),
         pid: std::process::id(),
         instance: base::process_instance().to_owned(),
+        has_store: state.engine.is_some(),
         may_change: caller.may_change,
     })
 }

@@ -25,6 +25,9 @@ pub struct AgentVersion {
     /// Identity of the process, which answers of its CRI socket carry as well.
     #[serde(default)]
     pub instance: String,
+    /// True if the agent keeps images in the store below its root, also if a runtime reads them there.
+    #[serde(default)]
+    pub has_store: bool,
     /// True if this caller may use the routes that change state.
     pub may_change: bool,
 }

@@ -38,7 +38,7 @@ impl Config {
     }
 
     /// Returns true if a flag or a variable sets this field.
-    fn is_of_command(&self, field: &str) -> bool {
+    pub(crate) fn is_of_command(&self, field: &str) -> bool {
         matches!(self.origins.get(field), Some(Origin::Flag(_) | Origin::Variable(_)))
     }
 }

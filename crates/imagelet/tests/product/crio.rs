@@ -250,3 +250,38 @@ fn runtime_pulls_if_the_engine_is_the_runtime() {
     assert_eq!(t.crio.pulls(), [name]);
     assert!(!t.scratch.join("store/podman").exists());
 }
+
+#[test]
+#[ignore = "needs root: scripts/test.sh"]
+fn commands_at_a_shell_use_the_store_that_crio_reads() {
+    let t = Stage::new();
+    let pause = foreign("0a");
+    t.crio.keep(&pause, "registry.k8s.io/pause:3.10");
+    let (_daemon, images) = t.serve();
+    // A configuration file names the root, in place of the default one.
+    let file = t.scratch.join("config.yaml");
+    let root = t.scratch.join("store").display().to_string();
+    let text = format!(
+        "apiVersion: imagelet.dev/v1alpha1\nkind: ImageletConfiguration\nroot: {root}\nimageMinimumGCAge: 0s\n"
+    );
+    std::fs::write(&file, text).expect("write a configuration");
+    let shell = Imagelet::bare().global("--config", &file.display().to_string());
+    let built = ImageBuilder::new().layer(LayerBuilder::new().file("etc/app", "content\n")).build();
+    let name = t.push("app", &built);
+    shell.ok(&["pull", &name]);
+    assert_eq!(t.crio.pulls(), Vec::<String>::new(), "CRI-O pulled nothing");
+    assert_eq!(t.status(&images, &name).as_deref(), Some(built.id().hex()), "the agent has the image");
+    assert!(t.scratch.join("store/podman/overlay-images").exists(), "and CRI-O's view");
+    assert_eq!(shell.ok(&["cat", &name, "/etc/app"]), "content\n");
+    let listed = shell.ok(&["images", "-o", "name"]);
+    assert!(listed.contains(&name) && listed.contains("registry.k8s.io/pause:3.10"), "{listed}");
+    shell.ok(&["pin", &name]);
+    assert!(t.imagelet.ok(&["pins"]).contains(&name), "the agent knows the pin");
+    let plan = shell.ok(&["gc", "--dry-run", "--all-unused", "-o", "name"]);
+    assert!(!plan.contains(&name), "{plan}");
+    shell.ok(&["unpin", &name]);
+    let status = shell.ok(&["status"]);
+    assert!(status.contains("additionalimagestores"), "{status}");
+    shell.ok(&["rmi", &name]);
+    assert_eq!(t.ids(&images), [pause]);
+}
