@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
 # Types the commands of docs/tasks as they stand there: every block `sh`. A block `text` behind one has lines that its output must have in this
-# order; an ellipsis stands for anything. Runs inside of the node, from scripts/package-tests.sh.
+# order; an ellipsis stands for anything. In between, mistakes.sh types what new users type wrong. Runs inside of the node, from
+# scripts/package-tests.sh.
 set -euo pipefail
 cd /srv/test
 
 pages=(tasks/pull-faster.md tasks/never-fill-the-disk.md tasks/run-pods.md)
 steps=/srv/test/steps
+# shellcheck source=mistakes.sh
+. ./mistakes.sh
 
 fits() { # fits OUTPUT WANTED   prints the first line that is missing
   local wanted pattern line
@@ -44,6 +47,10 @@ for page in "${pages[@]}"; do
       missing=$(fits "$steps/out" "${step%.sh}.text") || { echo "$page: the output has not: $missing" >&2; cat "$steps/out" >&2; exit 1; }
     fi
     grep '^export ' "$step" >>"$steps/environment" || true
+    case $page:$(basename "$step") in
+      tasks/pull-faster.md:04.sh) mistakes_of_pulls ;;
+      tasks/run-pods.md:02.sh) mistakes_of_pods ;;
+    esac
   done
   systemctl disable -q --now imagelet-serve.socket imagelet-serve.service
 done
