@@ -15,7 +15,7 @@ suite() { # suite PACKAGE BINARY FILTER   runs tests and keeps the lines of thei
   else
     cargo test --locked -p "$1" --test "$2" "$3" -- --nocapture --include-ignored "${processes[@]}" 2>&1 | tee "$log" || result=1
   fi
-  grep -E ' cuts tried| kills| faults;| left out| seen, | replicas: | rounds with ' "$log" | sed 's/^ *//' >>"$figures" || true
+  grep -E ' cuts tried| kills| faults;| left out| seen, | replicas: | rounds with |hollow fleet: |pre-pull: ' "$log" | sed 's/^ *//' >>"$figures" || true
   return "$result"
 }
 
@@ -74,6 +74,13 @@ part_workloads() { # a Deployment of REPLICAS rolled out and back on a node of a
   REPLICAS=${REPLICAS:-30} suite imagelet product cluster::workloads::
 }
 
+part_fleet() { # HOLLOW_NODES hollow nodes with HOLLOW_SETS sets, a rollout in 20 waves; and the ways to bring images to a node before its pods
+  local result=0
+  IMAGELET_HOLLOW_NODES=${HOLLOW_NODES:-1000} IMAGELET_HOLLOW_SETS=${HOLLOW_SETS:-200} suite imagelet product cluster::hollow:: || result=1
+  suite imagelet product cluster::prepull:: || result=1
+  return "$result"
+}
+
 part_library() { # the program in examples/pull-and-read, built outside of the workspace from the packages of the crates
   suite imagelet-engine library outside::
 }
@@ -82,7 +89,7 @@ part_reproducible() { # the program built twice, in two directories; 40 minutes
   scripts/reproducible.sh imagelet | tee -a "$figures"
 }
 
-parts=(power kills dropin cluster workloads faults fuzz containerds library reproducible)
+parts=(power kills dropin cluster workloads fleet faults fuzz containerds library reproducible)
 [ $# -gt 0 ] || set -- "${parts[@]}"
 for part in "$@"; do
   declare -F "part_$part" >/dev/null || { echo "usage: test-long.sh [${parts[*]}]" >&2; exit 2; }

@@ -18,8 +18,10 @@ use super::options::{ControllerOptions, MANAGER};
 const DURATION: Duration = Duration::from_secs(15);
 /// Time without a renewal after which the holder stops working, before another replica can start.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// Interval of renewals and attempts.
+/// Interval of attempts while another replica has the Lease, or the API server does not answer.
 const RETRY: Duration = Duration::from_secs(2);
+/// Interval of renewals: each is a write.
+const RENEWAL: Duration = Duration::from_secs(5);
 
 /// The part of a replica in the election.
 pub(super) struct Election<'a> {
@@ -56,12 +58,18 @@ impl<'a> Election<'a> {
         let mut renewed = Instant::now();
         while !stop.is_cancelled() {
             let left = DEADLINE.saturating_sub(renewed.elapsed());
-            match tokio::time::timeout(left, self.attempt()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+            let pause = match tokio::time::timeout(left, self.attempt()).await {
+                Ok(Ok(true)) => {
+                    renewed = Instant::now();
+                    RENEWAL
+                }
                 Ok(Ok(false)) | Err(_) => return,
-                Ok(Err(error)) => tracing::warn!(error = text(&error), "the Lease of the controller was not renewed"),
-            }
-            stop.run_until_cancelled(tokio::time::sleep(RETRY)).await;
+                Ok(Err(error)) => {
+                    tracing::warn!(error = text(&error), "the Lease of the controller was not renewed");
+                    RETRY
+                }
+            };
+            stop.run_until_cancelled(tokio::time::sleep(pause)).await;
         }
     }
 

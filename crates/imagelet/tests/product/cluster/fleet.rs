@@ -46,58 +46,79 @@ fn manifests_are_those_of_deploy() {
     }
 }
 
+/// Makes the kinds and rights of a fleet.
+#[track_caller]
+#[expect(clippy::print_stderr, reason = "says what an old API server leaves out")]
+pub(super) fn install(plane: &ControlPlane) {
+    // An old kubectl does not know every field of a schema, and an old server drops it.
+    let apply = |name: &str| {
+        let files = fleet::manifests::base();
+        let (_, items) = files.into_iter().find(|(known, _)| *known == name).expect("a file of the base");
+        let path = plane.file(&format!("{name}.json"));
+        fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).expect("written");
+        plane.kubectl(&["apply", "--validate=false", "-f", path.to_str().expect("a path of text")])
+    };
+    apply("crds.yaml");
+    apply("rbac.yaml");
+    let (major, minor) = plane.version();
+    if plane.serves("admissionregistration.k8s.io/v1", "validatingadmissionpolicies") {
+        apply("admission.yaml");
+    } else {
+        eprintln!("admission policies of a fleet are left out with Kubernetes {major}.{minor}: it has none");
+    }
+    plane.wait(&[
+        "--for=condition=Established",
+        "crd",
+        "imagesets.imagelet.dev",
+        "nodeimages.imagelet.dev",
+        "fleets.imagelet.dev",
+    ]);
+}
+
+/// Starts a replica of the controller with the service account of deploy/fleet.
+#[track_caller]
+pub(super) fn start_controller(plane: &ControlPlane, identity: &str) -> Daemon {
+    let token = plane.token("imagelet-fleet", "imagelet-fleet-controller");
+    let kubeconfig = plane.kubeconfig(identity, &json!({"token": token})).display().to_string();
+    let args =
+        ["fleet", "controller", "--kubeconfig", &kubeconfig, "--namespace", "imagelet-fleet", "--identity", identity];
+    Daemon::start(Path::new(PROGRAM), &args)
+}
+
+/// Number of requests so far that write.
+#[track_caller]
+pub(super) fn api_writes(plane: &ControlPlane) -> u64 {
+    let is_write = |line: &str| {
+        let verbs = ["POST", "PUT", "PATCH", "APPLY", "DELETE"];
+        verbs.iter().any(|verb| line.contains(&format!("verb=\"{verb}\"")))
+    };
+    sum_of_metric(plane, "apiserver_request_total", is_write)
+}
+
+/// Sum of the series of a metric of the API server which are so.
+#[track_caller]
+pub(super) fn sum_of_metric(plane: &ControlPlane, name: &str, is_counted: impl Fn(&str) -> bool) -> u64 {
+    let text = plane.kubectl(&["get", "--raw", "/metrics"]);
+    let prefix = format!("{name}{{");
+    let lines = text.lines().filter(|line| line.starts_with(&prefix) && is_counted(line));
+    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+}
+
 /// A control plane with the kinds and rights of a fleet.
-struct FleetScene {
-    plane: ControlPlane,
+pub(super) struct FleetScene {
+    pub(super) plane: ControlPlane,
 }
 
 impl FleetScene {
-    #[expect(clippy::print_stderr, reason = "says what an old API server leaves out")]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let plane = ControlPlane::start();
-        // An old kubectl does not know every field of a schema, and an old server drops it.
-        let apply = |name: &str| {
-            let files = fleet::manifests::base();
-            let (_, items) = files.into_iter().find(|(known, _)| *known == name).expect("a file of the base");
-            let path = plane.file(&format!("{name}.json"));
-            fs::write(&path, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).expect("written");
-            plane.kubectl(&["apply", "--validate=false", "-f", path.to_str().expect("a path of text")])
-        };
-        apply("crds.yaml");
-        apply("rbac.yaml");
-        let (major, minor) = plane.version();
-        if plane.serves("admissionregistration.k8s.io/v1", "validatingadmissionpolicies") {
-            apply("admission.yaml");
-        } else {
-            eprintln!("admission policies of a fleet are left out with Kubernetes {major}.{minor}: it has none");
-        }
-        plane.wait(&[
-            "--for=condition=Established",
-            "crd",
-            "imagesets.imagelet.dev",
-            "nodeimages.imagelet.dev",
-            "fleets.imagelet.dev",
-        ]);
+        install(&plane);
         Self { plane }
     }
 
     /// Starts a replica with the service account of the controller.
-    fn controller(&self, identity: &str) -> Daemon {
-        let account = "imagelet-fleet-controller";
-        let token = self.plane.token("imagelet-fleet", account);
-        let kubeconfig = self.plane.kubeconfig(identity, &json!({"token": token}));
-        let kubeconfig = kubeconfig.display().to_string();
-        let args = [
-            "fleet",
-            "controller",
-            "--kubeconfig",
-            &kubeconfig,
-            "--namespace",
-            "imagelet-fleet",
-            "--identity",
-            identity,
-        ];
-        Daemon::start(Path::new(PROGRAM), &args)
+    pub(super) fn controller(&self, identity: &str) -> Daemon {
+        start_controller(&self.plane, identity)
     }
 
     fn set(&self, name: &str) -> Value {
@@ -160,7 +181,7 @@ impl FleetScene {
     }
 }
 
-fn leads(daemon: &Daemon) {
+pub(super) fn leads(daemon: &Daemon) {
     daemon.wait_for("that it leads", |line| line.contains("this replica leads").then_some(()));
 }
 

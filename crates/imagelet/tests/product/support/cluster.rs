@@ -47,6 +47,9 @@ impl Cluster {
         for (field, value) in settings.as_object().expect("settings are an object") {
             all[field] = value.clone();
         }
+        if all.get("fleet").is_some() {
+            all["fleet"]["kubeconfig"] = json!(plane.node(NODE));
+        }
         Self { node: Node::on(disk, &all), plane }
     }
 

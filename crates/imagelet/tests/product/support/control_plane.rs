@@ -147,6 +147,12 @@ impl ControlPlane {
         self.server.take().expect("an API server runs").kill();
     }
 
+    /// Process of the API server.
+    #[track_caller]
+    pub(crate) fn server_pid(&self) -> u32 {
+        self.server.as_ref().expect("an API server runs").pid()
+    }
+
     /// Stops the API server from answering; its connections stay open.
     #[track_caller]
     pub(crate) fn freeze_server(&self) {
