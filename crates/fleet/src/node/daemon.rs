@@ -39,6 +39,8 @@ const API: &str = "imagelet.dev/v1alpha1";
 const PULLS: usize = 2;
 /// Interval at which the present images are listed.
 const LIST: Duration = Duration::from_secs(60);
+/// The same after pulls: a set of hundreds of images is not listed after each.
+const LIST_AFTER_PULL: Duration = Duration::from_secs(1);
 /// Interval at which the space of the disk is measured for reports.
 const MEASURE: Duration = Duration::from_secs(600);
 /// Interval at which the bytes of running pulls are read.
@@ -245,7 +247,7 @@ impl NodeDaemon {
         if let Some(result) = result {
             self.model.ended(&key, result, now, &self.options.random);
         }
-        self.next_list = now.clock;
+        self.next_list = self.next_list.min(now.clock + LIST_AFTER_PULL);
         self.next_measure = self.next_measure.min(now.clock + LIST);
     }
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cluster::ClusterClient;
-use cri_api::ImageService;
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
+use cri_api::{Error, ImageService, Kind, Reason};
 use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions};
 use image_manager::gc::Pins;
 use image_manager::{BackoffOptions, ImageManager, LogRecorder, NamespaceAccess, Options, PullerOptions};
@@ -175,21 +175,34 @@ impl HollowFleet {
         );
     }
 
-    /// Makes a set of one image.
+    /// Makes sets of one image each: name, selector, rollout.
     #[track_caller]
     fn put(&self, sets: &[(String, Value, Value)]) {
-        let items: Vec<Value> = sets
-            .iter()
-            .map(|(name, selector, rollout)| {
-                json!({
-                    "apiVersion": "imagelet.dev/v1alpha1", "kind": "ImageSet", "metadata": {"name": name},
-                    "spec": {"images": [{"name": image(name).0}], "nodeSelector": selector, "rollout": rollout},
-                })
-            })
-            .collect();
+        let specs = sets.iter().map(|(name, selector, rollout)| {
+            (&**name, json!({"images": [{"name": image(name).0}], "nodeSelector": selector, "rollout": rollout}))
+        });
+        self.apply(&specs.collect::<Vec<_>>());
+    }
+
+    /// Makes or changes sets.
+    #[track_caller]
+    fn apply(&self, specs: &[(&str, Value)]) {
+        let object = |(name, spec): &(&str, Value)| json!({"apiVersion": "imagelet.dev/v1alpha1", "kind": "ImageSet", "metadata": {"name": name}, "spec": spec});
+        let items: Vec<Value> = specs.iter().map(object).collect();
         let file = self.scene.plane.file("sets.json");
         fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string()).expect("written");
-        self.scene.plane.kubectl(&["create", "--validate=false", "-f", &file.display().to_string()]);
+        self.scene.plane.kubectl(&["apply", "--validate=false", "-f", &file.display().to_string()]);
+    }
+
+    /// Waits until a condition of a set has a reason, and returns the status of the set.
+    #[track_caller]
+    fn until_reason(&self, set: &str, condition: &str, reason: &str) -> Value {
+        let what = format!("{condition} has the reason {reason}");
+        let object = self.scene.plane.until_object(&["imageset", set], &what, |set| {
+            let conditions = set["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.into_iter().any(|c| c["type"] == condition && c["reason"] == reason)
+        });
+        object["status"].clone()
     }
 
     /// Waits until every set is ready, and returns how long that took.
@@ -312,14 +325,11 @@ fn hollow_fleet_rolls_out_in_waves_and_is_quiet_then() {
     // Three nodes of ten fail: the rollout stops, and says why.
     let before = fleet.load();
     fleet.put(&[("partial".to_owned(), json!({}), json!({"maxConcurrent": "10%", "maxFailed": "5%"}))]);
-    let stopped = fleet.scene.plane.until_object(&["imageset", "partial"], "the rollout stops", |set| {
-        let conditions = set["status"]["conditions"].as_array().into_iter().flatten();
-        conditions.into_iter().any(|c| c["type"] == "Progressing" && c["reason"] == "TooManyFailures")
-    });
+    let stopped = fleet.until_reason("partial", "Progressing", "TooManyFailures");
     let asked = fleet.asked("partial");
-    assert!(asked < nodes / 2, "{asked} of {nodes} nodes have tried: {:#}", stopped["status"]);
-    let groups = stopped["status"]["failures"].as_array().map_or(0, Vec::len);
-    assert_eq!(groups, 1, "one cause: {:#}", stopped["status"]);
+    assert!(asked < nodes / 2, "{asked} of {nodes} nodes have tried: {stopped:#}");
+    let groups = stopped["failures"].as_array().map_or(0, Vec::len);
+    assert_eq!(groups, 1, "one cause: {stopped:#}");
     note("three of ten fail", format!("{}; {asked} nodes have tried", figures(before, fleet.load())));
     std::thread::park_timeout(Duration::from_secs(3));
     assert_eq!(fleet.asked("partial"), asked, "no further node starts");
@@ -328,4 +338,89 @@ fn hollow_fleet_rolls_out_in_waves_and_is_quiet_then() {
     note("memory of the controller", mib(memory(fleet.controller.pid())));
     note("memory of the API server", mib(memory(fleet.scene.plane.server_pid())));
     println!("{said}");
+}
+
+/// Images of the large set.
+const MANY: usize = 500;
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn wrong_sets_and_registries_are_reported_and_mended() {
+    enter_own_network();
+    let nodes = 6;
+    let mut fleet = HollowFleet::new(nodes, 0);
+    let everywhere = json!({"maxConcurrent": "100%", "maxFailed": "100%"});
+    let name_of = |number: usize| image(&format!("m{number}")).0;
+    for service in &fleet.services {
+        for number in (0..MANY).filter(|number| *number != 250) {
+            let (name, image) = image(&format!("m{number}"));
+            service.publish(&name, &image);
+        }
+    }
+
+    // Of five hundred images one does not exist: every node has the others, and the failure is one group.
+    let spec = |numbers: &dyn Fn(usize) -> bool| {
+        let images: Vec<Value> = (0..MANY).filter(|n| numbers(*n)).map(|n| json!({"name": name_of(n)})).collect();
+        json!({"images": images, "nodeSelector": {}, "rollout": everywhere})
+    };
+    fleet.apply(&[("many", spec(&|_| true))]);
+    let all_failed = |set: &Value| set["status"]["failures"][0]["nodes"] == nodes;
+    let set = fleet.scene.plane.until_object(&["imageset", "many"], "every node reports the failure", all_failed);
+    let failures = set["status"]["failures"].as_array().expect("groups").clone();
+    assert_eq!(failures.len(), 1, "{failures:#?}");
+    assert_eq!((&failures[0]["image"], &failures[0]["reason"]), (&json!(name_of(250)), &json!("ImageNotFound")));
+    fleet.until_reason("many", "Degraded", "NodesFailed");
+    let report = fleet.scene.plane.get(&["nodeimages", &node_name(0)])["status"].clone();
+    let rows = report["images"].as_array().expect("rows");
+    assert_eq!(rows[0]["name"], name_of(250), "images that are not ready come first");
+    assert_eq!((&report["sets"][0]["images"], &report["sets"][0]["ready"]), (&json!(500), &json!(499)));
+    // The set is edited while nodes retry.
+    fleet.apply(&[("many", spec(&|number| number != 250))]);
+    fleet.until_ready();
+
+    // A selector that matches nothing, and then everything.
+    let of = |label: Value| json!({"images": [{"name": image("all").0}], "nodeSelector": label, "rollout": everywhere});
+    fleet.apply(&[("all", of(json!({"matchLabels": {"no": "node"}})))]);
+    fleet.until_reason("all", "Progressing", "NoNodesSelected");
+    assert_eq!(fleet.asked("all"), 0);
+    fleet.apply(&[("all", of(json!({})))]);
+    fleet.until_ready();
+    assert_eq!(fleet.asked("all"), nodes);
+
+    // A registry that answers 429 to everybody: no node gives up.
+    let (limited, limited_image) = image("limited");
+    let too_many = Error::new(Kind::Unavailable, "toomanyrequests").with_reason(Reason::RateLimited);
+    for service in &fleet.services {
+        service.publish(&limited, &limited_image);
+        let error = too_many.clone().with_retry_after(Duration::from_secs(5));
+        service.faults().fail_for(CallKind::PullImage, &limited, error);
+    }
+    fleet.apply(&[("limited", json!({"images": [{"name": limited}], "nodeSelector": {}, "rollout": everywhere}))]);
+    let set = fleet.scene.plane.until_object(&["imageset", "limited"], "every node waits", all_failed);
+    assert_eq!(set["status"]["failures"][0]["reason"], "RateLimited", "{:#}", set["status"]);
+    fleet.services.iter().for_each(|service| service.faults().clear(CallKind::PullImage));
+    fleet.until_ready();
+
+    // A set is deleted while nodes pull, and the API server is away for a while.
+    let (slow, slow_image) = image("slow");
+    let gates: Vec<_> = fleet
+        .services
+        .iter()
+        .map(|service| {
+            service.publish(&slow, &slow_image);
+            service.faults().hold_for(CallKind::PullImage, &slow)
+        })
+        .collect();
+    fleet.apply(&[("slow", json!({"images": [{"name": slow}], "nodeSelector": {}, "rollout": everywhere}))]);
+    let plane = &fleet.scene.plane;
+    plane.until("every node pulls", || gates.iter().all(|gate| gate.waiting() == 1));
+    plane.kubectl(&["delete", "imageset", "slow"]);
+    plane.until("no node pulls it", || gates.iter().all(|gate| gate.waiting() == 0));
+    fleet.scene.plane.kill_server();
+    std::thread::park_timeout(Duration::from_secs(5));
+    fleet.scene.plane.start_server();
+    gates.iter().for_each(cri_api::testing::Gate::open);
+    fleet.apply(&[("slow", json!({"images": [{"name": slow}], "nodeSelector": {}, "rollout": everywhere}))]);
+    fleet.until_ready();
+    assert_eq!(fleet.asked("slow"), nodes);
 }
