@@ -34,7 +34,9 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
-pub(crate) use self::fleet::{Fleet, FleetAction, FleetController};
+pub(crate) use self::fleet::{
+    Fleet, FleetAction, FleetApply, FleetController, FleetPause, FleetStatusArgs, FleetWatch, FleetWhy,
+};
 use crate::config::NamedFiles;
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};

@@ -155,7 +155,7 @@ impl Drop for ShownWork {
 
 /// The painted rows above the cursor.
 #[derive(Debug, Default)]
-struct Canvas {
+pub(crate) struct Canvas {
     /// Widths of these lines.
     widths: Vec<usize>,
     /// Width of the terminal when they were written.
@@ -164,7 +164,7 @@ struct Canvas {
 
 impl Canvas {
     /// Returns the escape sequences and text that replace the last lines with these.
-    fn redraw(&mut self, lines: &[String], columns: usize) -> String {
+    pub(crate) fn redraw(&mut self, lines: &[String], columns: usize) -> String {
         let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
         let mut text = "\r".to_owned();
         if rows > 0 {
