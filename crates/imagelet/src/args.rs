@@ -35,7 +35,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
 pub(crate) use self::fleet::{
-    Fleet, FleetAction, FleetApply, FleetController, FleetPause, FleetStatusArgs, FleetWatch, FleetWhy,
+    Fleet, FleetAction, FleetApply, FleetBake, FleetController, FleetPause, FleetStatusArgs, FleetWatch, FleetWhy,
 };
 use crate::config::NamedFiles;
 use crate::config::flags::SettingFlags;
@@ -257,6 +257,7 @@ impl Command {
             Self::Push(args) => args.reach,
             Self::Tags(args) => args.reach,
             Self::Login(args) => args.reach,
+            Self::Fleet(args) => return args.reach(),
             _ => return image_service::Reach::default(),
         };
         args.reach()

@@ -3,8 +3,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::ValueParser;
 use clap::{Args, Subcommand, ValueHint};
 
+use super::creds::Creds;
+use super::reach::ReachArgs;
 use super::timeout;
 
 /// Give the nodes of a cluster their images
@@ -18,6 +21,19 @@ impl Fleet {
     /// Returns true for the command that runs until a signal arrives.
     pub(crate) fn is_service(&self) -> bool {
         matches!(self.action, FleetAction::Controller(_))
+    }
+
+    /// Returns true for the command that pulls images.
+    pub(crate) fn bakes(&self) -> bool {
+        matches!(self.action, FleetAction::Bake(_))
+    }
+
+    /// Returns how registries are reached.
+    pub(super) fn reach(&self) -> image_service::Reach {
+        match &self.action {
+            FleetAction::Bake(args) => args.reach.reach(),
+            _ => image_service::Reach::default(),
+        }
     }
 }
 
@@ -38,6 +54,7 @@ pub(crate) enum FleetAction {
     /// Ends a pause of the set, or with --all of the whole fleet; a set that is paused by itself stays paused then.
     #[command(after_help = "Examples:\n  imagelet fleet resume web\n  imagelet fleet resume --all")]
     Resume(FleetPause),
+    Bake(FleetBake),
     Controller(FleetController),
     /// Print the manifests of the fleet: its kinds, rights, admission policies and workloads
     #[command(hide = true)]
@@ -135,6 +152,29 @@ pub(crate) struct FleetPause {
     /// All sets, by the Fleet
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+/// Pull the images of sets into a store, for disks that nodes are made of
+///
+/// Needs no API server. The store of --root, or with -i that of a runtime, has every image of the sets then, pinned; the root has the
+/// state of the node daemon. A node that starts on this disk, with the same sets in its cluster, reports everything as present and
+/// fetches no layer. An image that cannot be pulled is named, and the others are kept. The setting --node-labels chooses the sets that
+/// select such a node. Pull secrets of sets are in the cluster: the credentials are those of `imagelet pull`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet fleet bake --set web.yaml --root /mnt/image/var/lib/imagelet
+  imagelet fleet bake --set sets/ --node-labels role=web --root ./root
+  imagelet fleet bake --set web.yaml -i unix:///run/containerd/containerd.sock")]
+pub(crate) struct FleetBake {
+    /// File or directory of files (*.yaml, *.yml, *.json) with ImageSets, or URL; may be given again
+    #[arg(long = "set", value_name = "FILE", required = true, value_hint = ValueHint::AnyPath, num_args = 1..)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Credential for the registry. A variable is better: other users can read the command line
+    #[arg(long, value_name = "USER:PASSWORD", env = "IMAGELET_CREDS", hide_env_values = true, value_parser = ValueParser::from(Creds::parse))]
+    pub(crate) creds: Option<Creds>,
+    #[command(flatten)]
+    pub(crate) reach: ReachArgs,
 }
 
 /// Run the controller of ImageSets

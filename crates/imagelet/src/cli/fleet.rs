@@ -1,6 +1,7 @@
 //! `imagelet fleet`: the commands of people about image sets, the controller, and the manifests that install it.
 
 mod apply;
+mod bake;
 mod manifests;
 mod pause;
 mod picture;
@@ -39,6 +40,7 @@ pub(super) async fn run(app: &App, args: &Fleet) -> Outcome {
         FleetAction::Why(args) => why::run(app, args).await,
         FleetAction::Pause(args) => pause::run(app, args, true).await,
         FleetAction::Resume(args) => pause::run(app, args, false).await,
+        FleetAction::Bake(args) => bake::run(app, args).await,
         FleetAction::Controller(args) => control(app, args).await,
         FleetAction::Manifests => app.printer.yaml_stream(&fleet::manifests::install()),
     }
