@@ -47,13 +47,13 @@ fn manifests_are_those_of_deploy() {
 }
 
 /// A control plane with the kinds and rights of a fleet.
-struct FleetScene {
-    plane: ControlPlane,
+pub(super) struct FleetScene {
+    pub(super) plane: ControlPlane,
 }
 
 impl FleetScene {
     #[expect(clippy::print_stderr, reason = "says what an old API server leaves out")]
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let plane = ControlPlane::start();
         // An old kubectl does not know every field of a schema, and an old server drops it.
         let apply = |name: &str| {
@@ -82,7 +82,7 @@ impl FleetScene {
     }
 
     /// Starts a replica with the service account of the controller.
-    fn controller(&self, identity: &str) -> Daemon {
+    pub(super) fn controller(&self, identity: &str) -> Daemon {
         let account = "imagelet-fleet-controller";
         let token = self.plane.token("imagelet-fleet", account);
         let kubeconfig = self.plane.kubeconfig(identity, &json!({"token": token}));
@@ -160,7 +160,7 @@ impl FleetScene {
     }
 }
 
-fn leads(daemon: &Daemon) {
+pub(super) fn leads(daemon: &Daemon) {
     daemon.wait_for("that it leads", |line| line.contains("this replica leads").then_some(()));
 }
 
