@@ -3,6 +3,7 @@
 //!
 //! Everything else that people read (errors, logs, progress) is written to stderr, see [`crate::logging`].
 
+mod canvas;
 mod document;
 mod expression;
 mod jsonpath;
@@ -15,7 +16,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use serde::Serialize;
 
 use crate::exit::{Code, Failure, Outcome};
-use crate::progress::Canvas;
+pub(crate) use canvas::Canvas;
 pub(crate) use expression::Expression;
 pub(crate) use sequence::Sequence;
 pub(crate) use table::Table;

@@ -15,7 +15,7 @@ use oci::Digest;
 
 use crate::output::units;
 use frame::{CheckView, PullView, View};
-pub(crate) use painter::{Canvas, Painter};
+pub(crate) use painter::Painter;
 
 /// The progress that the command line asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]

@@ -85,7 +85,7 @@ pub struct Step {
     pub ok: bool,
     /// Name of the step: `selected`, `resolved`, `released`, `reported`.
     pub step: &'static str,
-    /// What was found.
+    /// Finding of the step.
     pub message: String,
 }
 

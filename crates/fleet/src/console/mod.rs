@@ -1,4 +1,4 @@
-//! What a person at a shell sees and does: requests with the user's credentials, the picture of a rollout, and the explanation of one image
+//! The part of a fleet for people at a shell: requests with the user's credentials, the picture of a rollout, and the explanation of one image
 //! on one node. The picture and the explanation are pure; nothing is printed. The commands of the binary call it.
 
 mod explanation;

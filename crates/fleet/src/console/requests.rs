@@ -65,7 +65,7 @@ pub struct FieldConflict {
     pub manager: String,
 }
 
-/// What an apply changed.
+/// Change that an apply made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Applied {
     /// The object did not exist.
@@ -243,7 +243,7 @@ impl FleetRequests {
     }
 }
 
-/// Returns what a person wrote into an object: everything but what the server adds.
+/// Returns the parts of an object that people write: the server adds the others.
 fn content(object: DynamicObject) -> (BTreeMap<String, String>, BTreeMap<String, String>, Value) {
     let DynamicObject { metadata, data, .. } = object;
     (metadata.labels.unwrap_or_default(), metadata.annotations.unwrap_or_default(), data["spec"].clone())

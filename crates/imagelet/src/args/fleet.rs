@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueHint};
 
 use super::creds::Creds;
 use super::reach::ReachArgs;
-use super::timeout;
+use super::times::timeout;
 
 /// Give the nodes of a cluster their images
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod apply;
 mod bake;
+mod connection;
 mod manifests;
 mod pause;
 mod picture;
@@ -9,12 +10,10 @@ mod status;
 mod watch;
 mod why;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use cluster::ClusterClient;
-use cluster::client::Failure as Cause;
-use fleet::console::{FleetRequests, RequestError};
 use fleet::controller::{Controller, ControllerOptions, RegistryResolver};
 use jiff::Timestamp;
 
@@ -77,42 +76,4 @@ fn identity() -> String {
     let machine = rustix::system::uname();
     let number = (cluster::retry::system_random())();
     format!("{}_{:08x}", machine.nodename().to_string_lossy(), (number.to_bits() >> 20) & 0xffff_ffff)
-}
-
-/// Returns the requests of the user: with the kubeconfig of the setting, else the files of `$KUBECONFIG`, else `~/.kube/config`.
-async fn requests(app: &App) -> Outcome<FleetRequests> {
-    let files = match (&app.config.cluster.kubeconfig, app.environment.kubeconfigs.as_slice()) {
-        (Some(path), _) => vec![path.clone()],
-        (None, []) => app.environment.home.iter().map(|home| home.join(".kube/config")).collect::<Vec<PathBuf>>(),
-        (None, files) => files.to_vec(),
-    };
-    if !files.iter().any(|path| path.exists()) {
-        let names: Vec<String> = files.iter().map(|path| path.display().to_string()).collect();
-        let line = format!("no kubeconfig: {} does not exist (--kubeconfig names another one)", names.join(", "));
-        return Err(Failure::new(Code::Config, line));
-    }
-    Ok(FleetRequests::new(ClusterClient::open_merged(&files).await?))
-}
-
-/// Words a failed request.
-fn failed(error: &RequestError) -> Failure {
-    if error.is_not_installed() {
-        let hint = "the kinds of a fleet are not installed: `kubectl apply -f deploy/fleet/install.yaml`";
-        return Failure::failed(format!("{error} ({hint})"));
-    }
-    let code = match error.failure() {
-        Cause::Forbidden | Cause::Unauthorized => Code::NotPermitted,
-        Cause::Unavailable | Cause::TooManyRequests => Code::Unreachable,
-        _ => Code::Failed,
-    };
-    Failure::new(code, error.to_string())
-}
-
-/// Returns the failure for a set that does not exist.
-async fn no_set(requests: &FleetRequests, name: &str) -> Failure {
-    let sets = requests.sets().await.unwrap_or_default();
-    let names = sets.iter().filter_map(|set| set.metadata.name.as_deref());
-    let hint = base::nearest(name, names)
-        .map_or_else(|| "`imagelet fleet status` lists the sets".to_owned(), |near| format!("did you mean {near}?"));
-    Failure::failed(format!("there is no ImageSet {name}; {hint}"))
 }

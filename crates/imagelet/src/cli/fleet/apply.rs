@@ -3,6 +3,7 @@
 use fleet::console::RequestError;
 use serde::Serialize;
 
+use super::connection;
 use super::manifests::{self, FleetObject};
 use crate::app::App;
 use crate::args::FleetApply;
@@ -19,7 +20,7 @@ struct AppliedObject {
 
 pub(super) async fn run(app: &App, args: &FleetApply) -> Outcome {
     let objects = manifests::read(app, &args.files).await?;
-    let requests = super::requests(app).await?;
+    let requests = connection::requests(app).await?;
     let (mut applied, mut failures) = (Vec::new(), Vec::new());
     for object in objects {
         match requests.apply(&object.value, args.force_conflicts, args.dry_run).await {
@@ -44,7 +45,7 @@ pub(super) async fn run(app: &App, args: &FleetApply) -> Outcome {
 fn refused(object: &FleetObject, error: &RequestError) -> Failure {
     let conflicts = error.conflicts();
     if conflicts.is_empty() {
-        return super::failed(error);
+        return connection::failed(error);
     }
     let owned = conflicts.iter().map(|conflict| format!("{} is managed by {:?}", conflict.field, conflict.manager));
     Failure::failed(format!(

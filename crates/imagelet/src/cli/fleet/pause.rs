@@ -1,18 +1,19 @@
 //! `imagelet fleet pause` and `resume`: of one set, or of all by the Fleet.
 
+use super::connection;
 use crate::app::App;
 use crate::args::FleetPause;
 use crate::exit::Outcome;
 
 pub(super) async fn run(app: &App, args: &FleetPause, paused: bool) -> Outcome {
-    let requests = super::requests(app).await?;
+    let requests = connection::requests(app).await?;
     let (object, changed) = match &args.set {
-        Some(name) => match requests.pause_set(name, paused).await.map_err(|error| super::failed(&error))? {
+        Some(name) => match requests.pause_set(name, paused).await.map_err(|error| connection::failed(&error))? {
             Some(changed) => (format!("imageset/{name}"), changed),
-            None => return Err(super::no_set(&requests, name).await),
+            None => return Err(connection::no_set(&requests, name).await),
         },
         None => {
-            let changed = requests.pause_all(paused).await.map_err(|error| super::failed(&error))?;
+            let changed = requests.pause_all(paused).await.map_err(|error| connection::failed(&error))?;
             (format!("fleet/{}", fleet::api::FLEET), changed)
         }
     };

@@ -5,6 +5,7 @@ use fleet::console::RolloutPicture;
 use jiff::Timestamp;
 use serde::Serialize;
 
+use super::connection;
 use super::picture;
 use crate::app::App;
 use crate::args::FleetStatusArgs;
@@ -54,14 +55,14 @@ fn name(set: &ImageSet) -> &str {
 }
 
 pub(super) async fn run(app: &App, args: &FleetStatusArgs) -> Outcome {
-    let requests = super::requests(app).await?;
-    let failed = |error| super::failed(&error);
+    let requests = connection::requests(app).await?;
+    let failed = |error| connection::failed(&error);
     let Some(name) = &args.set else {
         let items = requests.sets().await.map_err(failed)?;
         return app.printer.report(&SetList { items, now: Timestamp::now() });
     };
     let Some(set) = requests.set(name).await.map_err(failed)? else {
-        return Err(super::no_set(&requests, name).await);
+        return Err(connection::no_set(&requests, name).await);
     };
     let fleet = requests.fleet().await.map_err(failed)?;
     let reports = requests.reports().await.map_err(failed)?;

@@ -11,11 +11,12 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::connection;
 use super::picture;
 use crate::app::App;
 use crate::args::FleetWatch;
 use crate::exit::{Failure, Outcome};
-use crate::output::units;
+use crate::output::{Canvas, units};
 
 /// Group and version of the objects.
 const API: &str = "imagelet.dev/v1alpha1";
@@ -29,7 +30,7 @@ struct Watched {
 }
 
 pub(super) async fn run(app: &App, args: &FleetWatch) -> Outcome {
-    let requests = super::requests(app).await?;
+    let requests = connection::requests(app).await?;
     let may_list = check(&requests, args.set.as_deref()).await?;
     let (sets, fleets, reports) = (
         watch::Sender::new(Selected::default()),
@@ -69,11 +70,11 @@ pub(super) async fn run(app: &App, args: &FleetWatch) -> Outcome {
 
 /// Reads once what is watched, so that an error is reported at once. Returns true if the user may list reports.
 async fn check(requests: &FleetRequests, set: Option<&str>) -> Outcome<bool> {
-    let failed = |error| super::failed(&error);
+    let failed = |error| connection::failed(&error);
     match set {
         None => requests.sets().await.map(|_| false).map_err(failed),
         Some(name) => match requests.set(name).await.map_err(failed)? {
-            None => Err(super::no_set(requests, name).await),
+            None => Err(connection::no_set(requests, name).await),
             Some(_) => Ok(requests.reports().await.map_err(failed)?.is_some()),
         },
     }
@@ -81,11 +82,8 @@ async fn check(requests: &FleetRequests, set: Option<&str>) -> Outcome<bool> {
 
 /// Shows each change until the end of the rollout.
 async fn show(app: &App, name: Option<&str>, mut watched: Watched) -> Outcome {
-    let mut output = Output {
-        is_terminal: std::io::stdout().is_terminal(),
-        canvas: crate::progress::Canvas::default(),
-        last: BTreeMap::new(),
-    };
+    let mut output =
+        Output { is_terminal: std::io::stdout().is_terminal(), canvas: Canvas::default(), last: BTreeMap::new() };
     loop {
         if watched.sets.borrow_and_update().ready && watched.fleets.borrow_and_update().ready {
             let mut sets: Vec<ImageSet> = objects(&watched.sets);
@@ -147,7 +145,7 @@ fn end(sets: &[ImageSet], name: Option<&str>) -> Option<Outcome> {
 /// Where pictures are shown.
 struct Output {
     is_terminal: bool,
-    canvas: crate::progress::Canvas,
+    canvas: Canvas,
     /// The last line of each set.
     last: BTreeMap<String, String>,
 }

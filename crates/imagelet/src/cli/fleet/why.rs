@@ -4,6 +4,7 @@ use cluster::client::Failure as Cause;
 use fleet::console::{Explanation, FleetRequests, Report, Step, WhyFacts, explain};
 use jiff::Timestamp;
 
+use super::connection;
 use crate::app::App;
 use crate::args::FleetWhy;
 use crate::exit::{Failure, Outcome};
@@ -11,8 +12,8 @@ use crate::output::Format;
 use crate::pods::age;
 
 pub(super) async fn run(app: &App, args: &FleetWhy) -> Outcome {
-    let requests = super::requests(app).await?;
-    let failed = |error| super::failed(&error);
+    let requests = connection::requests(app).await?;
+    let failed = |error| connection::failed(&error);
     let Some(node) = requests.node(&args.node).await.map_err(failed)? else {
         return Err(no_node(&requests, &args.node).await);
     };
@@ -21,7 +22,7 @@ pub(super) async fn run(app: &App, args: &FleetWhy) -> Outcome {
     let read = match requests.report(&args.node).await {
         Ok(report) => Ok(report),
         Err(error) if error.failure() == Cause::Forbidden => Err(()),
-        Err(error) => return Err(super::failed(&error)),
+        Err(error) => return Err(connection::failed(&error)),
     };
     let report = match &read {
         Ok(Some(report)) => Report::Read(report),
