@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::fleet::{FleetScene, leads};
-use crate::support::Imagelet;
 use crate::support::network::enter_own_network;
 use crate::support::scene::{Scene, blobs_in};
+use crate::support::{Containerd, Imagelet};
 
 /// Writes a set as YAML, with these lines at the end of its spec.
 fn set_file(fleet: &FleetScene, image: &str, more: &str) -> PathBuf {
@@ -229,4 +229,30 @@ fn a_node_on_a_baked_disk_fetches_no_layer() {
     );
     let report = plane.get(&["nodeimages", "n0"]);
     assert_eq!(report["status"]["sets"][0]["phase"], "Ready", "{report:#}");
+}
+
+/// The store of a runtime is baked in the same way.
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn a_containerd_is_baked_with_pins() {
+    let s = Scene::new();
+    let containerd = Containerd::start(s.registry.host());
+    let (app, image) = s.push_file("fleet/web:1", "etc/web", "web");
+    let file = s.scratch.join("web.yaml");
+    let text = format!(
+        "apiVersion: imagelet.dev/v1alpha1\nkind: ImageSet\nmetadata: {{name: web}}\nspec:\n  images: [{{name: '{app}'}}]\n  \
+         nodeSelector: {{}}\n"
+    );
+    fs::write(&file, text).expect("written");
+    let imagelet = s.imagelet.clone().global("--image-endpoint", &containerd.endpoint());
+    let bake = ["fleet", "bake", "--set", &file.display().to_string(), "-o", "json"];
+    let baked: Value = serde_json::from_str(&imagelet.ok(&bake)).expect("JSON");
+    assert_eq!(baked["images"][0]["digest"], image.manifest.digest.to_string(), "{baked:#}");
+    let listed = imagelet.images();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    imagelet.ok(&["gc", "--all-unused", "--now"]);
+    assert_eq!(imagelet.images().len(), 1, "the image is pinned");
+    let before = s.registry.requests().len();
+    imagelet.ok(&bake);
+    assert_eq!(blobs_in(&s.registry.requests().split_off(before)), 0);
 }
