@@ -19,6 +19,7 @@
 
 pub mod api;
 pub mod conditions;
+pub mod console;
 pub mod controller;
 pub mod manifests;
 pub mod node;

@@ -25,7 +25,7 @@ fn matches(selector: &LabelSelector, labels: &Labels) -> bool {
 
 /// Returns true if the labels meet the requirement. `NotIn` is met without the label, as in Kubernetes; an unknown operator is
 /// never met.
-fn meets(requirement: &LabelSelectorRequirement, labels: &Labels) -> bool {
+pub(crate) fn meets(requirement: &LabelSelectorRequirement, labels: &Labels) -> bool {
     let value = labels.get(&requirement.key);
     let listed = || value.is_some_and(|value| requirement.values.iter().flatten().any(|listed| listed == value));
     match requirement.operator.as_str() {

@@ -79,8 +79,8 @@ impl Access {
             | Command::Untag(_)
             | Command::Prune(_)
             | Command::Top
-            | Command::Fleet(_)
             | Command::Push(_) => (false, false),
+            Command::Fleet(args) => (args.bakes(), args.bakes()),
             Command::Pin(_) | Command::PodmanStore(_) => (true, false),
             _ => (true, true),
         };

@@ -21,6 +21,7 @@ mod remote;
 mod root_help;
 mod streaming;
 mod suggest;
+mod times;
 mod topic;
 mod trees;
 mod watch;
@@ -34,7 +35,9 @@ use std::time::Duration;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
-pub(crate) use self::fleet::{Fleet, FleetAction, FleetController};
+pub(crate) use self::fleet::{
+    Fleet, FleetAction, FleetApply, FleetBake, FleetController, FleetPause, FleetStatusArgs, FleetWatch, FleetWhy,
+};
 use crate::config::NamedFiles;
 use crate::config::flags::SettingFlags;
 use crate::output::{Format, Printer};
@@ -55,6 +58,7 @@ pub(crate) use push::{Login, Logout, Push};
 use reach::ReachArgs;
 pub(crate) use remote::{Exists, Pull, Tags};
 pub(crate) use streaming::{Attach, Exec, PortForward, Ports, ThePod};
+use times::timeout;
 pub(crate) use topic::ShowSettings;
 pub(crate) use trees::{Cat, Cp, Ls};
 pub(crate) use watch::Watch;
@@ -255,6 +259,7 @@ impl Command {
             Self::Push(args) => args.reach,
             Self::Tags(args) => args.reach,
             Self::Login(args) => args.reach,
+            Self::Fleet(args) => return args.reach(),
             _ => return image_service::Reach::default(),
         };
         args.reach()
@@ -295,12 +300,6 @@ pub(crate) struct Ensure {
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) reach: ReachArgs,
-}
-
-/// Parses a timeout above zero.
-fn timeout(text: &str) -> Result<Duration, String> {
-    let time = base::GoDuration::parse_unsigned(text).filter(|time| !time.is_zero());
-    time.ok_or_else(|| "it must be a duration such as 90s or 2m30s".to_owned())
 }
 
 /// Sources of pods.

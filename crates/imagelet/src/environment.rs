@@ -37,6 +37,8 @@ pub(crate) struct Environment {
     pub(crate) notify_socket: Option<OsString>,
     /// `$WATCHDOG_USEC`, the interval within which systemd expects a keep-alive from this process.
     pub(crate) watchdog: Option<Duration>,
+    /// `$KUBECONFIG`: the user's kubeconfig files.
+    pub(crate) kubeconfigs: Vec<PathBuf>,
     /// The working directory.
     pub(crate) working: Option<PathBuf>,
     /// All variables.
@@ -132,6 +134,9 @@ impl Environment {
             path: std::env::var_os("PATH"),
             notify_socket: std::env::var_os("NOTIFY_SOCKET"),
             watchdog: watchdog(text("WATCHDOG_USEC"), text("WATCHDOG_PID")),
+            kubeconfigs: std::env::var_os("KUBECONFIG").map_or_else(Vec::new, |list| {
+                std::env::split_paths(&list).filter(|path| !path.as_os_str().is_empty()).collect()
+            }),
             working: std::env::current_dir().ok(),
             variables: Variables(std::env::vars_os().collect()),
             proxies: Proxies { http: proxy("HTTP_PROXY"), https: proxy("HTTPS_PROXY"), no_proxy: proxy("NO_PROXY") },

@@ -133,7 +133,8 @@ struct Lifetime {
 impl Lifetime {
     fn of(command: &Command) -> Self {
         let (is_service, waits) = match command {
-            Command::Serve(_) | Command::Registry(_) | Command::Fleet(_) => (true, false),
+            Command::Serve(_) | Command::Registry(_) => (true, false),
+            Command::Fleet(args) => (args.is_service(), false),
             Command::Run(args) => (args.files.is_empty(), true),
             Command::Ensure(args) => (false, args.wait),
             Command::PortForward(_) => (false, true),

@@ -3,6 +3,7 @@
 //!
 //! Everything else that people read (errors, logs, progress) is written to stderr, see [`crate::logging`].
 
+mod canvas;
 mod document;
 mod expression;
 mod jsonpath;
@@ -15,6 +16,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write};
 use serde::Serialize;
 
 use crate::exit::{Code, Failure, Outcome};
+pub(crate) use canvas::Canvas;
 pub(crate) use expression::Expression;
 pub(crate) use sequence::Sequence;
 pub(crate) use table::Table;
@@ -120,6 +122,17 @@ impl Printer {
         write(&text)
     }
 
+    /// Replaces the lines that `canvas` painted on the terminal at standard output. Lines that do not fit are left out.
+    pub(crate) fn repaint(&self, canvas: &mut Canvas, lines: Vec<String>) -> Outcome {
+        let (columns, rows) = match rustix::termios::tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 1 => (usize::from(size.ws_col), usize::from(size.ws_row)),
+            _ => (80, 24),
+        };
+        let lines: Vec<String> =
+            lines.into_iter().take(rows - 1).map(|line| line.chars().take(columns - 1).collect()).collect();
+        write_as_is(&canvas.redraw(&lines, columns))
+    }
+
     fn json(&self, value: &impl Serialize) -> Outcome {
         self.lines([document::json(value)?])
     }
@@ -143,8 +156,13 @@ impl Printer {
 
 /// Writes text to stdout at once. On a terminal, characters that could control it become `?`.
 fn write(text: &str) -> Outcome {
+    let is_terminal = io::stdout().is_terminal();
+    let text = if is_terminal { oci::text::printable(text, '?', &['\n', '\t']) } else { text.into() };
+    write_as_is(&text)
+}
+
+fn write_as_is(text: &str) -> Outcome {
     let mut out = io::stdout().lock();
-    let text = if out.is_terminal() { oci::text::printable(text, '?', &['\n', '\t']) } else { text.into() };
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),

@@ -92,6 +92,12 @@ enum Expected {
 impl Expected {
     /// Returns the type that serde's error names: visitors of the Kubernetes API have the names of their types.
     fn of(message: &str) -> Self {
+        // Values of the fleet's objects: a word of a fixed set, a field without which there is no object, a duration.
+        const SENTENCES: [&str; 5] =
+            ["unknown variant", "missing field", "invalid unit", "missing a unit", "invalid floating-point number"];
+        if SENTENCES.iter().any(|start| message.starts_with(start)) {
+            return Self::Other(message.replace('`', "\""));
+        }
         // A text that is read further has an error of its own; of such types, pods have times alone.
         if !message.starts_with("invalid type: ") && !message.starts_with("invalid value: ") {
             return Self::Time;

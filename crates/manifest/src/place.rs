@@ -84,19 +84,6 @@ impl ManifestDocument<'_> {
     }
 }
 
-/// Returns the node of this path (`spec.containers[1].image`), or its last existing parent.
-pub(super) fn at<'n>(node: &'n Node, path: &str) -> &'n Node {
-    let (step, rest) = match path.strip_prefix('[') {
-        Some(path) => path.split_once(']').unwrap_or((path, "")),
-        None => path.split_at(path.find(['.', '[']).unwrap_or(path.len())),
-    };
-    let next = match &node.value {
-        Value::List(list) => step.parse::<usize>().ok().and_then(|index| list.get(index)),
-        _ => node.get(step),
-    };
-    next.map_or(node, |next| at(next, rest.strip_prefix('.').unwrap_or(rest)))
-}
-
 /// Returns a uid for an object without one: the same object has the same uid, so that records and logs can be compared.
 pub(super) fn made_uid(kind: &str, namespace: &str, name: &str) -> String {
     let digest = oci::Digest::sha256(format!("{kind}\0{namespace}\0{name}").as_bytes());

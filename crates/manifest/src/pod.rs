@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::error::{ManifestError, ManifestNote};
 use crate::images::images;
 use crate::object::{Pod, PodImage};
-use crate::place::{ManifestDocument, at, made_uid};
+use crate::place::{ManifestDocument, made_uid};
 use crate::workload::Workload;
 use crate::workload_kind::WorkloadKind;
 use crate::yaml::Node;
@@ -20,9 +20,9 @@ impl ManifestDocument<'_> {
     ) -> Result<(Pod, Vec<ManifestNote>), ManifestError> {
         let Workload { namespace, name, uid, annotations, spec, priority, notes } = match Workload::read(kind, object) {
             Ok(workload) => workload,
-            Err(error) => return self.error(at(node, error.field.as_str()), error.message),
+            Err(error) => return self.error(node.at(error.field.as_str()), error.message),
         };
-        let place = |field: &str| self.source(at(node, field));
+        let place = |field: &str| self.source(node.at(field));
         let notes =
             notes.into_iter().map(|note| ManifestNote { at: place(note.field.as_str()), message: note.message });
         let notes = notes.collect();

@@ -55,6 +55,21 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Returns the node of this path (`spec.containers[1].image`), or its last existing parent.
+    pub fn at(&self, path: &str) -> &Self {
+        let (step, rest) = match path.strip_prefix('[') {
+            Some(path) => path.split_once(']').unwrap_or((path, "")),
+            None => path.split_at(path.find(['.', '[']).unwrap_or(path.len())),
+        };
+        let next = match &self.value {
+            Value::List(list) => step.parse::<usize>().ok().and_then(|index| list.get(index)),
+            _ => self.get(step),
+        };
+        next.map_or(self, |next| next.at(rest.strip_prefix('.').unwrap_or(rest)))
+    }
+}
+
 impl Value {
     /// Name of the type, without the value.
     pub fn kind(&self) -> &'static str {

@@ -49,12 +49,32 @@ pub enum ClientError {
 
 /// Reads the file and makes a client of it. Answers the files that were read, too.
 pub(super) async fn client(path: &Path) -> Result<(kube::Client, CredentialFiles), ClientError> {
-    let (config, files) = config(path).await?;
+    let (kubeconfig, files) = read_file(path).await?;
+    let config = usable(kubeconfig, path).await?;
+    Ok((connected(config, path).await?, files))
+}
+
+async fn connected(config: Config, path: &Path) -> Result<kube::Client, ClientError> {
     // An exec plugin is a program that runs while this waits.
     let made = tokio::task::spawn_blocking(move || connect::service(&config)).await;
     let made = made.map_err(|_| ClientError::Interrupted { path: path.to_owned() })?;
-    let client = made.map_err(|source| ClientError::Credentials { path: path.to_owned(), source: Box::new(source) })?;
-    Ok((client, files))
+    made.map_err(|source| ClientError::Credentials { path: path.to_owned(), source: Box::new(source) })
+}
+
+/// Makes a client of several files, as kubectl merges them: the first one that has a value decides. Files that do not exist are left out
+/// unless there is no other one.
+pub(super) async fn merged(paths: &[PathBuf]) -> Result<kube::Client, ClientError> {
+    let existing: Vec<&PathBuf> = paths.iter().filter(|path| path.exists()).collect();
+    let read = if existing.is_empty() { paths.iter().collect() } else { existing };
+    let first = read.first().map_or_else(PathBuf::new, |path| (*path).clone());
+    let mut all = Kubeconfig::default();
+    for path in read {
+        let (kubeconfig, _) = read_file(path).await?;
+        let error = |source| ClientError::Read { path: path.clone(), source: Box::new(source) };
+        all = all.merge(kubeconfig).map_err(error)?;
+    }
+    let config = usable(all, &first).await?;
+    connected(config, &first).await
 }
 
 /// Makes a client of the service account of the pod that this process runs in. The token is read again when it changes.
@@ -64,7 +84,7 @@ pub(super) fn in_cluster() -> Result<kube::Client, ClientError> {
 }
 
 /// Reads the file. The identity of every file is recorded before the read, so that a change in between is detected later.
-async fn config(path: &Path) -> Result<(Config, CredentialFiles), ClientError> {
+async fn read_file(path: &Path) -> Result<(Kubeconfig, CredentialFiles), ClientError> {
     let error = |source| ClientError::Read { path: path.to_owned(), source: Box::new(source) };
     let file = path.to_owned();
     let read = tokio::task::spawn_blocking(move || {
@@ -74,13 +94,17 @@ async fn config(path: &Path) -> Result<(Config, CredentialFiles), ClientError> {
         Ok((kubeconfig, files))
     });
     let read = read.await.map_err(|_| ClientError::Interrupted { path: path.to_owned() })?;
-    let (kubeconfig, files) = read.map_err(error)?;
+    read.map_err(error)
+}
+
+/// Returns the configuration of the current context.
+async fn usable(kubeconfig: Kubeconfig, path: &Path) -> Result<Config, ClientError> {
     let clusters = kubeconfig.clusters.iter().filter_map(|cluster| cluster.cluster.as_ref());
     if clusters.into_iter().any(|cluster| cluster.proxy_url.as_deref().is_some_and(|url| !url.is_empty())) {
         return Err(ClientError::Proxy { path: path.to_owned() });
     }
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.map_err(error)?;
-    Ok((config, files))
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
+    config.map_err(|source| ClientError::Read { path: path.to_owned(), source: Box::new(source) })
 }
 
 #[cfg(test)]

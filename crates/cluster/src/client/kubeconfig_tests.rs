@@ -54,3 +54,21 @@ async fn errors_name_the_file_and_the_cause() {
     let absent = client(Path::new("/not/there")).await.map(drop).expect_err("absent");
     assert!(chain(&absent).starts_with("kubeconfig /not/there"), "{absent}");
 }
+
+#[tokio::test]
+async fn files_are_merged_as_kubectl_merges_them() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let head = "apiVersion: v1\nkind: Config\n";
+    std::fs::write(path("cluster"), format!("{head}{CLUSTER}")).expect("written");
+    std::fs::write(path("rest"), format!("{head}{USES}users:\n- name: u\n  user: {{token: abc}}\n")).expect("written");
+    let (cluster, rest, absent) = (path("cluster"), path("rest"), path("absent"));
+    let merge = async |paths: &[&PathBuf]| {
+        let paths: Vec<PathBuf> = paths.iter().map(|path| (*path).clone()).collect();
+        merged(&paths).await.map(drop).map_err(|error| chain(&error))
+    };
+    assert_eq!(merge(&[&cluster, &absent, &rest]).await, Ok(()));
+    assert!(merge(&[&cluster]).await.is_err(), "no context");
+    let error = merge(&[&absent]).await.expect_err("no file");
+    assert!(error.starts_with(&format!("kubeconfig {}", absent.display())), "{error}");
+}

@@ -54,6 +54,12 @@ impl ClusterClient {
         kubeconfig::in_cluster().map(Self::fixed)
     }
 
+    /// Creates a client of the files that `$KUBECONFIG` lists, merged as kubectl merges them, for a command that ends soon: changed files
+    /// are not read again. Sends nothing yet; starts the exec plugin, if the context has one.
+    pub async fn open_merged(paths: &[PathBuf]) -> Result<Self, ClientError> {
+        kubeconfig::merged(paths).await.map(Self::fixed)
+    }
+
     /// Returns the namespace of the credentials: that of the kubeconfig's context, or of the pod.
     #[must_use]
     pub fn default_namespace(&self) -> String {

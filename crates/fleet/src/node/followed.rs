@@ -129,6 +129,19 @@ pub(super) fn follow(set: &ImageSet, node: &NodeFacts, before: Option<&FollowedS
     })
 }
 
+/// Returns a set whose images were pulled before the node had an API server. The first object from the server replaces it.
+pub(super) fn baked(name: &str, spec: &ImageSetSpec, images: &[ResolvedImage]) -> FollowedSet {
+    FollowedSet {
+        name: name.to_owned(),
+        uid: String::new(),
+        generation: 0,
+        images: images.to_vec(),
+        released: true,
+        finished: false,
+        options: SetOptions::of(spec),
+    }
+}
+
 fn unresolved(spec: &ImageSetSpec) -> Vec<ResolvedImage> {
     let image = |name: &String, pull_policy: PullPolicy| ResolvedImage {
         name: name.clone(),

@@ -2,6 +2,7 @@
 //! watches ImageSets, the Fleet and its own Node, and nothing that grows with the number of nodes. Without the API server it
 //! continues with what it followed last. Runs in an agent; the binary starts it.
 
+mod baked;
 mod cadence;
 mod collector;
 mod daemon;
@@ -21,5 +22,6 @@ mod state_file;
 mod states;
 mod writer;
 
+pub use baked::{BakeError, BakedSet, save_baked};
 pub use collector::{Collector, ImageSpace};
 pub use daemon::{NodeDaemon, NodeDaemonOptions, PodsPull};

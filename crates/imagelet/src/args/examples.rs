@@ -37,7 +37,12 @@ pub(super) const EXAMPLES: [(&str, &str); 21] = [
     ("events", "  imagelet events\n  imagelet events web --watch"),
     ("top", "  imagelet top\n  imagelet top | head -20                       once, as plain text"),
     ("metrics", "  imagelet metrics | grep imagelet_pull"),
-    ("fleet", "  imagelet fleet controller --namespace imagelet-fleet"),
+    (
+        "fleet",
+        "  imagelet fleet apply -f web.yaml                       create or change a set
+  imagelet fleet watch web                               follow its rollout
+  imagelet fleet why node-7 registry.example/web:2.1     why a node has an image, or not",
+    ),
     ("version", "  imagelet version\n  imagelet version -o jsonpath='{.version}'"),
     ("check", "  imagelet check\n  imagelet check --repair"),
     ("save", "  imagelet save busybox:1 -o busybox.tar\n  imagelet save busybox:1 | ssh node imagelet load"),

@@ -1,4 +1,14 @@
-//! `imagelet fleet`: the controller of ImageSets, and the manifests that install it.
+//! `imagelet fleet`: the commands of people about image sets, the controller, and the manifests that install it.
+
+mod apply;
+mod bake;
+mod connection;
+mod manifests;
+mod pause;
+mod picture;
+mod status;
+mod watch;
+mod why;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,12 +27,19 @@ use crate::output::Printer;
 pub(crate) fn run_without_configuration(printer: Printer, args: &Fleet) -> Option<Outcome> {
     match args.action {
         FleetAction::Manifests => Some(printer.yaml_stream(&fleet::manifests::install())),
-        FleetAction::Controller(_) => None,
+        _ => None,
     }
 }
 
 pub(super) async fn run(app: &App, args: &Fleet) -> Outcome {
     match &args.action {
+        FleetAction::Apply(args) => apply::run(app, args).await,
+        FleetAction::Status(args) => status::run(app, args).await,
+        FleetAction::Watch(args) => watch::run(app, args).await,
+        FleetAction::Why(args) => why::run(app, args).await,
+        FleetAction::Pause(args) => pause::run(app, args, true).await,
+        FleetAction::Resume(args) => pause::run(app, args, false).await,
+        FleetAction::Bake(args) => bake::run(app, args).await,
         FleetAction::Controller(args) => control(app, args).await,
         FleetAction::Manifests => app.printer.yaml_stream(&fleet::manifests::install()),
     }

@@ -1,4 +1,5 @@
-//! Converts files on the command line to requests for images. Shared by `ensure` and `explain`.
+//! Converts files on the command line to requests for images. Shared by `ensure` and `explain`; `fleet` reads
+//! its files with it.
 
 use std::fs::File;
 use std::io::Read;
@@ -18,15 +19,7 @@ use crate::wiring::node;
 /// directory.
 pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outcome<Vec<ImageNeed>> {
     let panicked = |_| Failure::failed("read manifests: the reader panicked");
-    let given = given.to_vec();
-    let files = tokio::task::spawn_blocking(move || expand(&given, recursive)).await.map_err(panicked)??;
-    let mut texts = Vec::with_capacity(files.len());
-    for file in files {
-        texts.push(match file {
-            ManifestFile::Url(url) => fetch(app, &url).await?,
-            file => tokio::task::spawn_blocking(move || read_file(&file)).await.map_err(panicked)??,
-        });
-    }
+    let texts = texts(app, given, recursive).await?;
     let directory = app.config.credentials.secrets_directory.clone();
     let read = tokio::task::spawn_blocking(move || {
         let mut objects = parse_all(&texts)?;
@@ -41,6 +34,21 @@ pub(super) async fn read(app: &App, given: &[PathBuf], recursive: bool) -> Outco
     read.await.map_err(panicked)?
 }
 
+/// Returns the texts of all manifests, in their order.
+pub(super) async fn texts(app: &App, given: &[PathBuf], recursive: bool) -> Outcome<Vec<ManifestText>> {
+    let panicked = |_| Failure::failed("read manifests: the reader panicked");
+    let given = given.to_vec();
+    let files = tokio::task::spawn_blocking(move || expand(&given, recursive)).await.map_err(panicked)??;
+    let mut texts = Vec::with_capacity(files.len());
+    for file in files {
+        texts.push(match file {
+            ManifestFile::Url(url) => fetch(app, &url).await?,
+            file => tokio::task::spawn_blocking(move || read_file(&file)).await.map_err(panicked)??,
+        });
+    }
+    Ok(texts)
+}
+
 /// Returns the objects of the secrets directory. Unusable ones are logged; pods that need them lack these credentials.
 fn secrets_of(directory: &Path) -> Outcome<Objects> {
     let read = read_directory(directory)
@@ -52,9 +60,9 @@ fn secrets_of(directory: &Path) -> Outcome<Objects> {
 }
 
 /// The text of a manifest, and its name in messages.
-struct ManifestText {
-    name: String,
-    text: String,
+pub(super) struct ManifestText {
+    pub(super) name: String,
+    pub(super) text: String,
 }
 
 /// Fetches a manifest from an address.

@@ -1,4 +1,4 @@
-//! `imagelet pull`: pulls images from registries, all at the same time.
+//! `imagelet pull`: pulls images from registries, all at the same time. `fleet bake` pulls with it, too.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,9 +24,9 @@ const PLATFORM_HINT: &str = "--platform names another one";
 /// An image that was pulled.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Pulled {
-    image: String,
-    image_ref: String,
+pub(super) struct Pulled {
+    pub(super) image: String,
+    pub(super) image_ref: String,
 }
 
 #[derive(Serialize)]
@@ -58,12 +58,30 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
         true => all_tags(app, &args.images, auth.as_ref()).await?,
         false => args.images.iter().map(|text| image_name(text)).collect::<Outcome<Vec<_>>>()?,
     };
+    let (images, failures) = pull_all(app, &names, auth).await?;
+    app.progress.finish();
+    app.protect(images.iter().map(|pulled| pulled.image_ref.as_str())).await;
+    let pulls = Pulls { images };
+    // Scripts need the value that CRI returns for a pull: the image ref, one per line.
+    match app.printer.format {
+        None => app.printer.lines(pulls.ids())?,
+        Some(_) => app.printer.report(&pulls)?,
+    }
+    Failure::all(failures).map_or(Ok(()), Err)
+}
+
+/// Pulls images at the same time, each in spite of failures of the others. Returns the images and the failures.
+pub(super) async fn pull_all(
+    app: &App,
+    names: &[String],
+    auth: Option<RegistryAuth>,
+) -> Outcome<(Vec<Pulled>, Vec<Failure>)> {
     let source = app.images().await?;
     app.note_unprivileged().await?;
     let results = match auth {
         Some(auth) => {
             let (_, records) = app.records().await?;
-            let pulls = names.into_iter().map(|name| pull_with(app, source, records, name, auth.clone()));
+            let pulls = names.iter().cloned().map(|name| pull_with(app, source, records, name, auth.clone()));
             futures::future::join_all(pulls).await
         }
         None => {
@@ -72,7 +90,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
             managed.recover(&app.config, &*source.service()).await?;
             // An image of one of the pulls must not be removed to make space for another.
             let _holds = app.hold(names.iter().map(String::as_str)).await;
-            let pulls = names.into_iter().map(|name| pull(app, &managed.manager, name));
+            let pulls = names.iter().cloned().map(|name| pull(app, &managed.manager, name));
             futures::future::join_all(pulls).await
         }
     };
@@ -83,15 +101,7 @@ pub(super) async fn run(app: &App, args: &Pull) -> Outcome {
             Err(failure) => failures.push(failure),
         }
     }
-    app.progress.finish();
-    app.protect(images.iter().map(|pulled| pulled.image_ref.as_str())).await;
-    let pulls = Pulls { images };
-    // Scripts need the value that CRI returns for a pull: the image ref, one per line.
-    match app.printer.format {
-        None => app.printer.lines(pulls.ids())?,
-        Some(_) => app.printer.report(&pulls)?,
-    }
-    Failure::all(failures).map_or(Ok(()), Err)
+    Ok((images, failures))
 }
 
 /// Returns the names of all tags of these repositories.

@@ -5,7 +5,6 @@
 //! known even after the terminal has become narrower and has wrapped its lines again.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use cri_api::PullEvent;
 use cri_api::engine::CheckProgress;
 
 use super::frame::{self, View};
+use crate::output::Canvas;
 
 /// Interval at which frames are painted.
 const TICK: Duration = Duration::from_millis(120);
@@ -98,7 +98,7 @@ impl State {
     }
 
     fn erase(&mut self) {
-        if !self.canvas.widths.is_empty() {
+        if !self.canvas.is_empty() {
             write(&self.canvas.redraw(&[], size().0));
         }
     }
@@ -150,38 +150,6 @@ impl Drop for ShownWork {
         if state.views.is_empty() {
             self.painter.0.empty.notify_all();
         }
-    }
-}
-
-/// The painted rows above the cursor.
-#[derive(Debug, Default)]
-struct Canvas {
-    /// Widths of these lines.
-    widths: Vec<usize>,
-    /// Width of the terminal when they were written.
-    columns: usize,
-}
-
-impl Canvas {
-    /// Returns the escape sequences and text that replace the last lines with these.
-    fn redraw(&mut self, lines: &[String], columns: usize) -> String {
-        let rows: usize = self.widths.iter().map(|width| width.div_ceil(columns.max(1)).max(1)).sum();
-        let mut text = "\r".to_owned();
-        if rows > 0 {
-            // Writing to a `String` cannot fail.
-            let _ = write!(text, "\x1b[{rows}A");
-        }
-        if columns != self.columns {
-            text.push_str("\x1b[J");
-        }
-        for line in lines {
-            text.push_str(line);
-            text.push_str("\x1b[K\n");
-        }
-        text.push_str("\x1b[J");
-        self.widths = lines.iter().map(|line| line.chars().count()).collect();
-        self.columns = columns;
-        text
     }
 }
 

@@ -58,7 +58,7 @@ fn a_pull_is_shown_until_its_sink_is_dropped() {
     painter.finish();
     shown.report(PullEvent::Committing);
     let state = painter.0.state.lock();
-    assert!(state.views.is_empty() && state.canvas.widths.is_empty());
+    assert!(state.views.is_empty() && state.canvas.is_empty());
 }
 
 #[test]

@@ -21,7 +21,7 @@ use crate::images::Images;
 use crate::manager::{Managed, ManagerParts, Mode};
 
 /// Directory of the daemon's state below the root.
-const DIRECTORY: &str = "fleet";
+pub(crate) const DIRECTORY: &str = "fleet";
 
 /// The daemon of ImageSets, and its client.
 pub(crate) struct ImageSets {

@@ -6,6 +6,7 @@ mod documents;
 mod eviction;
 mod faults;
 mod fleet;
+mod fleet_commands;
 mod hollow;
 mod identity;
 mod image_sets;
