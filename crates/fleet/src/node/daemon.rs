@@ -41,6 +41,9 @@ const PULLS: usize = 2;
 const LIST: Duration = Duration::from_secs(60);
 /// The same after pulls: a set of hundreds of images is not listed after each.
 const LIST_AFTER_PULL: Duration = Duration::from_secs(1);
+/// Shortest interval of writes of the state. A process that is killed meanwhile does not know that it pulled the last images, and leaves
+/// them to image collection.
+const SAVE: Duration = Duration::from_secs(1);
 /// Interval at which the space of the disk is measured for reports.
 const MEASURE: Duration = Duration::from_secs(600);
 /// Interval at which the bytes of running pulls are read.
@@ -105,6 +108,7 @@ pub struct NodeDaemon {
     /// Times of the next steps.
     next_list: Instant,
     next_measure: Instant,
+    next_save: Instant,
     postponed_since: Option<Instant>,
     /// True once the present images were listed.
     is_observed: bool,
@@ -148,6 +152,7 @@ impl NodeDaemon {
             reports: watch::Sender::new(None),
             next_list: now,
             next_measure: now,
+            next_save: now,
             postponed_since: None,
             is_observed: false,
             options,
@@ -401,10 +406,15 @@ impl NodeDaemon {
 
     /// Saves the state, if it changed.
     async fn save(&mut self, wake: &mut Instant) {
-        let state = self.model.saved();
+        let (now, state) = (Instant::now(), self.model.saved());
         if state == self.saved {
             return;
         }
+        if now < self.next_save {
+            *wake = (*wake).min(self.next_save);
+            return;
+        }
+        self.next_save = now + SAVE;
         if self.file.write(&state).await {
             self.saved = state;
         } else {
