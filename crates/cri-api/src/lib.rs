@@ -38,7 +38,7 @@ pub use filesystem::{FilesystemUsage, FsInfo};
 pub use image::{BeforeVisible, Image, ImageFilter, ImageStatus, PullImageRequest};
 pub use image_service::ImageService;
 pub use image_spec::ImageSpec;
-pub use progress::{LayerState, ProgressSink, PullEvent};
+pub use progress::{LayerState, ProgressSink, PullEvent, SourceBytes};
 pub use runtime::{
     AttachRequest, Capabilities, CgroupDriver, CniReport, Condition, Container, ContainerAttributes, ContainerConfig,
     ContainerEvent, ContainerEventKind, ContainerEvents, ContainerFilter, ContainerMetadata, ContainerState,

@@ -40,6 +40,18 @@ impl LayerState {
     }
 }
 
+/// Bytes that a pull received from one host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SourceBytes {
+    /// `host[:port]`.
+    pub host: String,
+    /// True for a mirror, false for the registry itself.
+    pub mirror: bool,
+    /// Received bytes.
+    pub bytes: u64,
+}
+
 /// A progress event of a pull.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -79,6 +91,12 @@ pub enum PullEvent {
         digest: Digest,
         /// Uncompressed bytes so far. Restarts at 0 if the layer is fetched again.
         done: u64,
+    },
+    /// Bytes of manifests, config and layers that this pull itself received so far, by host. Layers that another pull fetched are
+    /// not in it. Reported when all layers were fetched, and when the pull fails.
+    Sources {
+        /// The registry and its mirrors, as far as they sent something.
+        sources: Vec<SourceBytes>,
     },
     /// All layers are unpacked; the image is being committed.
     Committing,

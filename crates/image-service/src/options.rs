@@ -122,6 +122,8 @@ pub struct EngineOptions {
     pub ranges: registry::RangePolicy,
     /// Limit of the bytes a second that all pulls take in together.
     pub bandwidth: registry::Bandwidth,
+    /// Counts the bytes that are received from each host.
+    pub traffic: registry::Traffic,
     /// Where registries may send to though it is in plain HTTP or at an address that they are not near to.
     pub allowed_targets: Vec<registry::AllowedTarget>,
     /// Runtime handlers that requests may name, in addition to the default one.
@@ -186,6 +188,7 @@ impl Default for EngineOptions {
             proxy: registry::ProxySettings::default(),
             ranges: registry::RangePolicy::default(),
             bandwidth: registry::Bandwidth::default(),
+            traffic: registry::Traffic::default(),
             allowed_targets: Vec::new(),
             runtime_handlers: Vec::new(),
             trust_present_digests: false,

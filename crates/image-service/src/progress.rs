@@ -18,6 +18,7 @@ pub(crate) struct PullProgress {
     resolving: bool,
     resolved: Option<PullEvent>,
     layers: HashMap<Digest, LayerProgress>,
+    sources: Option<PullEvent>,
     committing: bool,
 }
 
@@ -38,7 +39,7 @@ impl Progress for PullProgress {
             state.into_iter().chain(bytes)
         });
         let committing = self.committing.then_some(PullEvent::Committing);
-        self.resolved.clone().into_iter().chain(resolving).chain(layers).chain(committing)
+        self.resolved.clone().into_iter().chain(resolving).chain(layers).chain(self.sources.clone()).chain(committing)
     }
 }
 
@@ -51,6 +52,7 @@ impl PullProgress {
                 self.layers.entry(digest.clone()).or_default().state = Some(*state);
             }
             PullEvent::Bytes { digest, done } => self.layers.entry(digest.clone()).or_default().done = *done,
+            PullEvent::Sources { .. } => self.sources = Some(event.clone()),
             PullEvent::Unpacked { .. } => {}
             PullEvent::Committing => self.committing = true,
         }

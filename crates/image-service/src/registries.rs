@@ -22,6 +22,7 @@ pub(crate) fn client(options: &EngineOptions, memory: Arc<dyn Memory>) -> Client
         proxy: options.proxy.clone(),
         ranges: options.ranges.clone(),
         bandwidth: options.bandwidth.clone(),
+        traffic: options.traffic.clone(),
         allowed_targets: options.allowed_targets.clone(),
         limits: registry::Limits {
             manifest: options.limits.manifest_bytes,

@@ -19,7 +19,6 @@ use image_manager::{
 };
 use image_service::PullEngineChoice;
 use oci::ReferenceOrId;
-use registry::Bandwidth;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -31,7 +30,7 @@ use crate::endpoint::{connect_pod_runtime, parse_endpoint};
 use crate::environment::Environment;
 use crate::exit::{Failure, Outcome, chain};
 use crate::follow::FollowedAgent;
-use crate::images::{Images, Opening};
+use crate::images::{Images, Opening, PullNetwork};
 use crate::manager::{self, Managed, ManagerParts, Mode};
 use crate::output::Printer;
 use crate::progress::Progress;
@@ -59,8 +58,8 @@ pub(crate) struct App {
     source: Mutex<Option<ConfigSource>>,
     /// Guards the configuration in force, which a reload replaces.
     in_force: Arc<RwLock<Arc<Config>>>,
-    /// The limit of bytes that all pulls of this process share.
-    pub(crate) bandwidth: Bandwidth,
+    /// The limit and the count of bytes that all pulls of this process share.
+    pub(crate) network: PullNetwork,
     /// The pulls of this process, for clients that watch them.
     pub(crate) board: PullBoard,
     /// The export of spans, if it is configured.
@@ -107,7 +106,7 @@ impl App {
     ) -> Self {
         let stop = signals.stop.clone();
         let in_force = Arc::new(RwLock::new(Arc::new(config.clone())));
-        let bandwidth = Bandwidth::new(config.pulls.bandwidth);
+        let network = PullNetwork::new(config.pulls.bandwidth);
         Self {
             environment,
             config,
@@ -119,7 +118,7 @@ impl App {
             sockets: Mutex::default(),
             source: Mutex::default(),
             in_force,
-            bandwidth,
+            network,
             board: PullBoard::new(Arc::new(Instant::now), Arc::new(jiff::Timestamp::now)),
             traces: None,
             followed: None,
@@ -204,7 +203,7 @@ impl App {
             proxies: &self.environment.proxies,
             access: &self.access,
             backs_off: self.backs_off,
-            bandwidth: &self.bandwidth,
+            network: &self.network,
             socket,
             stop: &self.stop,
         }

@@ -7,6 +7,7 @@ mod calls;
 mod crio;
 mod instead;
 mod layer_form;
+mod network;
 mod nothing;
 mod opening;
 mod runtime;
@@ -21,7 +22,6 @@ use cri_api::engine::{ImageEngine, ImageUsage, UnfinishedPulls};
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use image_service::{CrioIds, CrioImages, EngineOptions, PullEngineChoice, Registries, RuntimeImages};
-use registry::Bandwidth;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::Config;
@@ -31,6 +31,7 @@ use crate::exit::{Code, Failure, Outcome, chain};
 use crate::follow::sockets;
 use agent_behind::AgentBehind;
 pub(crate) use layer_form::{BOOT_UNIT, UNIT_DIRECTORIES, is_enabled};
+pub(crate) use network::PullNetwork;
 use nothing::Nothing;
 pub(crate) use opening::Opening;
 use opening::{engine_options, open_failure, own_reach};
@@ -321,8 +322,8 @@ impl Images {
 
 /// Opens the store in the root, or finds the process that owns it.
 async fn open_store(config: &Config, opening: Opening<'_>) -> Outcome<SharedStore> {
-    let Opening { proxies, access, backs_off, bandwidth, socket, stop } = opening;
-    let mut options = engine_options(config, proxies, backs_off, bandwidth, socket);
+    let Opening { proxies, access, backs_off, network, socket, stop } = opening;
+    let mut options = engine_options(config, proxies, backs_off, network, socket);
     options.store.command = Some(access.command.clone());
     options.store.settings = Some(settings(&options));
     match SharedStore::open(options, access, stop).await {
@@ -361,6 +362,7 @@ fn settings(options: &EngineOptions) -> String {
         reach,
         ranges: _,
         bandwidth: _,
+        traffic: _,
         allowed_targets,
         runtime_handlers,
         trust_present_digests,
@@ -398,6 +400,6 @@ fn warn(endpoint: &Endpoint) {
 
 /// Returns the registries as this process reaches them, without a store.
 pub(crate) fn registries(config: &Config, proxies: &Proxies) -> Registries {
-    let bandwidth = Bandwidth::new(config.pulls.bandwidth);
-    Registries::new(&engine_options(config, proxies, false, &bandwidth, None))
+    let network = PullNetwork::new(config.pulls.bandwidth);
+    Registries::new(&engine_options(config, proxies, false, &network, None))
 }

@@ -10,7 +10,7 @@ use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use cri_api::engine::{CheckProgress, CheckSink};
-use cri_api::{LayerState, ProgressSink, PullEvent};
+use cri_api::{LayerState, ProgressSink, PullEvent, SourceBytes};
 use oci::Digest;
 
 use crate::output::units;
@@ -141,6 +141,13 @@ impl PlainPull {
             | PullEvent::Layer { state: LayerState::Waiting, .. }
             | PullEvent::Bytes { .. }
             | PullEvent::Unpacked { .. } => {}
+            PullEvent::Sources { sources } => {
+                let from = |source: &SourceBytes| format!("{} from {}", units::bytes(source.bytes), source.host);
+                if sources.iter().any(|source| source.mirror) {
+                    let all: Vec<String> = sources.iter().map(from).collect();
+                    tracing::info!("{image}: received {}", all.join(", "));
+                }
+            }
             PullEvent::Layer { digest, state } => {
                 let size = self.sizes.get(&digest).map(|s| format!(" ({})", units::bytes(*s))).unwrap_or_default();
                 tracing::info!("{image}: layer {} {}{size}", digest.short(), word(state));

@@ -10,7 +10,7 @@ use oci::{Algorithm, Digest, Verifier, media_type};
 use crate::error::{Cause, RegistryError};
 use crate::redact;
 use crate::retry::HostAttempts;
-use crate::session::{ApiPath, PullSession};
+use crate::session::{ApiPath, PullSession, patiently};
 use crate::transport::RegistryAnswer;
 
 const DIGEST_HEADER: HeaderName = HeaderName::from_static("docker-content-digest");
@@ -56,7 +56,7 @@ impl PullSession {
         }
         let mut attempts = HostAttempts::new(order);
         loop {
-            match self.document_at(attempts.host(), want).await {
+            match self.document_at(attempts.host(), want, self.patience(&attempts)).await {
                 Ok(fetched) => return Ok(fetched),
                 Err(cause) => self.failed(&mut attempts, cause, asked).await?,
             }
@@ -65,10 +65,12 @@ impl PullSession {
 
     /// The digest that a tag stands for at the first host that is to be asked, by HEAD; `None` where the host does not say.
     pub(crate) async fn probe(&self, tag: &str) -> Option<Digest> {
-        let host = *self.order(true).first()?;
+        let attempts = HostAttempts::new(self.order(true));
+        let host = attempts.first()?;
         let path = ApiPath { method: Method::HEAD, what: "manifests", name: tag };
         let headers = HeaderMap::from_iter([(ACCEPT, manifest_accept())]);
-        let answer = self.request(host, &path, headers).await.ok()?;
+        let asked = patiently(self.patience(&attempts), self.request(host, &path, headers)).await;
+        let answer = asked.inspect_err(|cause| self.note_silence(host, cause)).ok()?;
         if answer.status().is_success() { announced(&answer).ok()? } else { None }
     }
 
@@ -83,7 +85,7 @@ impl PullSession {
         loop {
             let host = attempts.host();
             let headers = HeaderMap::from_iter([(ACCEPT, manifest_accept())]);
-            let cause = match self.request(host, &path, headers).await {
+            let cause = match patiently(self.patience(&attempts), self.request(host, &path, headers)).await {
                 Ok(answer) if answer.status().is_success() => {
                     let clock_ahead = clock_ahead(answer.response.headers(), answer.received());
                     return Ok(ManifestHead { host: self.host_label(host).name.to_owned(), clock_ahead });
@@ -95,17 +97,24 @@ impl PullSession {
         }
     }
 
-    async fn document_at(&self, host: usize, want: &DocumentRequest<'_>) -> Result<Fetched, Cause> {
+    async fn document_at(
+        &self,
+        host: usize,
+        want: &DocumentRequest<'_>,
+        patience: Option<Duration>,
+    ) -> Result<Fetched, Cause> {
         let options = self.client.options();
         let headers = HeaderMap::from_iter([(ACCEPT, manifest_accept())]);
         let path = ApiPath { method: Method::GET, what: want.what, name: &want.name };
-        let answer = self.request(host, &path, headers).await?;
+        let answer = patiently(patience, self.request(host, &path, headers)).await?;
         if !answer.status().is_success() {
             return Err(answer.into_cause().await);
         }
         let content_type = answer.content_type();
         let announced = announced(&answer)?;
-        let bytes = answer.body(options.limits.manifest, options.retry.idle_timeout, self.share.limited()).await?;
+        let idle = patience.unwrap_or(options.retry.idle_timeout);
+        let bytes = answer.body(options.limits.manifest, idle, self.share.limited()).await?;
+        self.count(host, bytes.len() as u64);
         check_is_json(&content_type, &bytes)?;
         let digest = match want.digest {
             Some(digest) => {

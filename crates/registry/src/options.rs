@@ -12,6 +12,7 @@ use crate::retry::RetryPolicy;
 use crate::stall::StallPolicy;
 use crate::target::AllowedTarget;
 use crate::tls::{WallClock, system_clock};
+use crate::traffic::Traffic;
 
 /// Returns the hosts of a registry domain. Called for every pull, so that a changed file counts at once.
 pub type NamespaceLoader = Arc<dyn Fn(&str) -> Result<Namespace, HostsError> + Send + Sync>;
@@ -54,6 +55,8 @@ pub struct Options {
     pub stall: StallPolicy,
     /// Limit of the bytes a second that all pulls take in together.
     pub bandwidth: Bandwidth,
+    /// Counts the bytes that are received from each host.
+    pub traffic: Traffic,
     /// Targets of redirects and token services that are allowed though they are in plain HTTP or near this machine and
     /// not near the registry.
     pub allowed_targets: Vec<AllowedTarget>,
@@ -78,6 +81,7 @@ impl Options {
             ranges: RangePolicy::default(),
             stall: StallPolicy::default(),
             bandwidth: Bandwidth::default(),
+            traffic: Traffic::default(),
             allowed_targets: Vec::new(),
             lookup: system_lookup(),
             wall_clock: system_clock(),

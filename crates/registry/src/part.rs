@@ -43,6 +43,8 @@ pub(crate) struct BlobPart {
     pub(crate) held: Option<RangeLease>,
     /// Failures since it last received bytes.
     pub(crate) failures: u32,
+    /// The host that was asked last.
+    pub(crate) host: usize,
     state: PartState,
     /// Another connection for the same.
     spare: Option<Box<SpareConnection>>,
@@ -108,6 +110,7 @@ impl BlobPart {
             surplus: None,
             held,
             failures: 0,
+            host: 0,
             state: PartState::Idle,
             spare: None,
             connection: None,
@@ -170,12 +173,22 @@ impl BlobPart {
         }
     }
 
-    pub(crate) fn open(&mut self, open: OpenFuture) {
+    /// Opens a connection to a host of the session.
+    pub(crate) fn open(&mut self, open: OpenFuture, host: usize) {
+        self.host = host;
         self.state = PartState::Opening { open, need: self.from };
     }
 
     pub(crate) fn rest(&mut self, wait: Duration) {
         self.state = PartState::Resting(Box::pin(tokio::time::sleep(wait)));
+    }
+
+    /// Drops its connections. The bytes that arrived stay.
+    pub(crate) fn stop(&mut self) {
+        self.state = PartState::Idle;
+        self.surplus = None;
+        self.spare = None;
+        self.connection = None;
     }
 
     /// Drops its connections and the permits of them.

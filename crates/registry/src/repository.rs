@@ -11,7 +11,9 @@ use crate::blob::BlobStream;
 use crate::client::Client;
 use crate::document::{DocumentRequest, Fetched, ManifestHead, verify};
 use crate::error::{Cause, ErrorKind, RegistryError};
-use crate::session::PullSession;
+use crate::retry::HostAttempts;
+use crate::session::{PullSession, patiently};
+use crate::traffic::HostBytes;
 
 /// The session of one pull. Clones share it.
 #[derive(Clone)]
@@ -151,12 +153,23 @@ impl Repository {
         }
     }
 
+    /// Returns the bytes of manifests and blobs that this session received so far, by host: those of the registry and of its mirrors.
+    #[must_use]
+    pub fn received(&self) -> Vec<HostBytes> {
+        self.session.received()
+    }
+
     /// Returns true if the registry confirms, for this session's credential, that the repository has this blob: usually one HEAD.
     /// Returns false after any failure; a fetch of the blob then returns its reason.
     pub async fn has_blob(&self, descriptor: &Descriptor) -> bool {
-        for host in self.session.order(false) {
-            if self.session.has_blob_at(host, descriptor).await {
-                return true;
+        let order = self.session.order(false);
+        for (n, host) in order.iter().enumerate() {
+            let attempts = HostAttempts::new(order[n..].to_vec());
+            let asked = async { Ok(self.session.has_blob_at(*host, descriptor).await) };
+            match patiently(self.session.patience(&attempts), asked).await {
+                Ok(true) => return true,
+                Ok(false) => {}
+                Err(cause) => self.session.note_silence(*host, &cause),
             }
         }
         false

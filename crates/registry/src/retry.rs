@@ -5,8 +5,9 @@
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::time::{Duration, SystemTime};
 
-use http::HeaderMap;
 use http::header::{DATE, RETRY_AFTER};
+use http::{HeaderMap, StatusCode};
+use tokio::time::Instant;
 
 use crate::error::{Cause, HostFailure, NO_ANSWER, RegistryError};
 
@@ -24,6 +25,9 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
     /// Time without data after which a connection is given up.
     pub idle_timeout: Duration,
+    /// Time without data after which a mirror is left, as long as another host remains that is not known to fail. The mirror gets
+    /// another chance, with `idle_timeout`, when every other host has failed.
+    pub mirror_timeout: Duration,
 }
 
 impl Default for RetryPolicy {
@@ -34,6 +38,7 @@ impl Default for RetryPolicy {
             max_delay: Duration::from_secs(15),
             max_retry_after: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(30),
+            mirror_timeout: Duration::from_secs(2),
         }
     }
 }
@@ -94,13 +99,42 @@ pub(crate) struct HostAttempts {
     at: usize,
     /// Failures in a row at the present host since it last made progress.
     failures: u32,
+    /// The time of the first request to the present host.
+    since: Instant,
+    /// Mirrors that were left because they sent nothing in time.
+    left: Vec<usize>,
+    /// True if the hosts of the order are those that were left before.
+    is_second_round: bool,
     past: Vec<HostFailure>,
 }
 
 impl HostAttempts {
     /// Hosts by index, most wanted first; at least one.
     pub(crate) fn new(order: Vec<usize>) -> Self {
-        Self { order, at: 0, failures: 0, past: Vec::new() }
+        Self {
+            order,
+            at: 0,
+            failures: 0,
+            since: Instant::now(),
+            left: Vec::new(),
+            is_second_round: false,
+            past: Vec::new(),
+        }
+    }
+
+    /// The host to ask, if there is one.
+    pub(crate) fn first(&self) -> Option<usize> {
+        self.order.first().copied()
+    }
+
+    /// Returns the time since the first request to the present host.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.since.elapsed()
+    }
+
+    /// Returns the hosts after the present one.
+    pub(crate) fn remaining(&self) -> &[usize] {
+        &self.order[self.at + 1..]
     }
 
     /// The host to ask.
@@ -108,9 +142,12 @@ impl HostAttempts {
         self.order[self.at]
     }
 
-    /// Records that bytes were received, which restores the budget of the present host.
+    /// Records that bytes were received, which restores the budget of the last host. Other hosts keep their count, because a
+    /// transfer that breaks off again and again is continued sooner at the next one.
     pub(crate) fn progressed(&mut self) {
-        self.failures = 0;
+        if self.remaining().is_empty() {
+            self.failures = 0;
+        }
     }
 
     /// Records a failure of the present host.
@@ -119,10 +156,11 @@ impl HostAttempts {
         let is_last = self.at + 1 == self.order.len();
         let budget = match is_last {
             true if cause.is_unreachable() => policy.attempts.min(UNREACHABLE_ATTEMPTS),
+            true if self.is_second_round => policy.attempts.min(2),
             // A host that sends nothing may itself be fetching the content first.
             true => policy.attempts,
             // There is another host to ask: a second attempt for a brief failure, no more.
-            false if cause.is_dead() => 1,
+            false if cause.is_dead() || cause.is_silence() => 1,
             false => policy.attempts.min(2),
         };
         let wait = match cause.retry_after() {
@@ -136,6 +174,9 @@ impl HostAttempts {
         {
             return RetryStep::Again(wait);
         }
+        if cause.is_silence() && !is_last && !who.upstream && !self.is_second_round {
+            self.left.push(self.host());
+        }
         self.past.push(HostFailure {
             host: who.name.to_owned(),
             upstream: who.upstream,
@@ -143,10 +184,14 @@ impl HostAttempts {
             cause,
         });
         if is_last {
-            return RetryStep::End;
+            if self.left.is_empty() {
+                return RetryStep::End;
+            }
+            (self.order, self.at, self.is_second_round) = (std::mem::take(&mut self.left), 0, true);
+        } else {
+            self.at += 1;
         }
-        self.at += 1;
-        self.failures = 0;
+        (self.failures, self.since) = (0, Instant::now());
         RetryStep::Next
     }
 
@@ -177,12 +222,20 @@ impl Cause {
     pub(crate) fn is_dead(&self) -> bool {
         self.is_unreachable() || matches!(self, Self::Idle { what: NO_ANSWER, .. })
     }
+
+    /// Returns true if the host does not have the content.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Status { status, .. } if *status == StatusCode::NOT_FOUND)
+    }
+
+    /// Returns true if the host sent nothing for too long.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, Self::Idle { .. })
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
-
     use super::*;
 
     #[test]
@@ -293,6 +346,35 @@ mod tests {
             let got: Vec<&str> = causes.into_iter().map(|c| word(&attempts.failed(&policy, WHO, c))).collect();
             assert_eq!(got, want, "{name}");
         }
+    }
+
+    #[test]
+    fn mirror_that_was_left_is_asked_again_when_the_registry_fails() {
+        let policy = RetryPolicy { attempts: 3, ..RetryPolicy::default() };
+        let silent = || Cause::Idle { after: Duration::from_secs(2), what: NO_ANSWER };
+        let mirror = HostLabel { name: "m", upstream: false };
+        let mut attempts = HostAttempts::new(vec![7, 8]);
+        assert_eq!(attempts.failed(&policy, mirror, silent()), RetryStep::Next);
+        assert_eq!((attempts.host(), attempts.remaining().len()), (8, 0));
+        // The registry has its whole budget: the mirror is no other host that could be asked instead.
+        let steps: Vec<&str> = (0..3).map(|_| word(&attempts.failed(&policy, WHO, status(500, None)))).collect();
+        assert_eq!((steps, attempts.host()), (vec!["again", "again", "next"], 7));
+        let steps: Vec<&str> = (0..2).map(|_| word(&attempts.failed(&policy, mirror, silent()))).collect();
+        assert_eq!(steps, ["again", "end"]);
+    }
+
+    #[test]
+    fn mirror_whose_transfers_break_off_is_left() {
+        let policy = RetryPolicy::default();
+        let mut attempts = HostAttempts::new(vec![0, 1]);
+        let broken = || Cause::Truncated { got: 100, size: 200 };
+        let steps: Vec<&str> = (0..2)
+            .map(|_| {
+                attempts.progressed();
+                word(&attempts.failed(&policy, WHO, broken()))
+            })
+            .collect();
+        assert_eq!(steps, ["again", "next"]);
     }
 
     #[test]

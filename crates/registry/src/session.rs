@@ -3,7 +3,7 @@
 
 use base::lock::Mutex;
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,11 +18,12 @@ use crate::bandwidth::BandwidthShare;
 use crate::challenge::{self, Challenge};
 use crate::client::Client;
 use crate::credential_origin::{is_for, server_host};
-use crate::error::{Cause, RegistryError};
+use crate::error::{Cause, NO_ANSWER, RegistryError};
 use crate::ranges::HostRanges;
 use crate::redact::{self, Secrets};
 use crate::redirect_token::{RedirectRound, RedirectTokens};
 use crate::retry::{HostAttempts, HostLabel, RetryStep};
+use crate::traffic::HostBytes;
 use crate::transport::{RegistryAnswer, RegistryRequest, Transport};
 use crate::upload_body::Upload;
 
@@ -59,6 +60,10 @@ pub(crate) struct SessionHost {
     same_as: usize,
     /// True if it failed in this session, so that it is asked last.
     failed: AtomicBool,
+    /// Milliseconds that its answers "not found" took in this session.
+    lost: AtomicU64,
+    /// Bytes of content that it sent in this session.
+    received: AtomicU64,
 }
 
 impl SessionHost {
@@ -142,6 +147,8 @@ impl PullSession {
                 root_challenges: OnceCell::new(),
                 same_as,
                 failed: AtomicBool::new(false),
+                lost: AtomicU64::new(0),
+                received: AtomicU64::new(0),
             });
         }
         let reference = reference.clone().with_default_tag();
@@ -172,11 +179,62 @@ impl PullSession {
             })
             .collect();
         self.deduplicate_endpoints(&mut order);
-        order.sort_by_key(|i| {
-            let host = &self.hosts[*i];
-            host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport().config.base)
-        });
+        order.sort_by_key(|i| self.is_failing(*i));
         order
+    }
+
+    /// Returns true if a host failed in this session, or could not be reached a moment ago.
+    fn is_failing(&self, host: usize) -> bool {
+        let host = &self.hosts[host];
+        host.failed.load(Ordering::Relaxed) || self.client.is_unreachable(&host.transport().config.base)
+    }
+
+    /// Returns how long the present host may send nothing: a mirror has less time as long as another host remains that is not known
+    /// to fail. `None` if it has the time of every request.
+    pub(crate) fn patience(&self, attempts: &HostAttempts) -> Option<Duration> {
+        let is_upstream = self.hosts[attempts.host()].transport().config.upstream;
+        let has_other = || attempts.remaining().iter().any(|host| !self.is_failing(*host));
+        (!is_upstream && has_other()).then(|| self.client.options().retry.mirror_timeout)
+    }
+
+    /// Counts bytes of content that a host sent.
+    pub(crate) fn count(&self, host: usize, bytes: u64) {
+        if bytes > 0 {
+            let host = &self.hosts[host];
+            host.received.fetch_add(bytes, Ordering::Relaxed);
+            let transport = host.transport();
+            self.client.options().traffic.add(&transport.name, !transport.config.upstream, bytes);
+        }
+    }
+
+    /// Returns the bytes of content that each host sent, for hosts that sent some.
+    pub(crate) fn received(&self) -> Vec<HostBytes> {
+        let of_host = |host: &SessionHost| {
+            let transport = host.transport();
+            let (name, mirror) = (transport.name.clone(), !transport.config.upstream);
+            HostBytes { host: name, mirror, bytes: host.received.load(Ordering::Relaxed) }
+        };
+        self.hosts.iter().map(of_host).filter(|host| host.bytes > 0).collect()
+    }
+
+    /// Records that a host sent nothing in time, so that other requests do not wait for it.
+    pub(crate) fn note_silence(&self, host: usize, cause: &Cause) {
+        if cause.is_dead() {
+            let host = &self.hosts[host];
+            self.client.note_unreachable(&host.transport().config.base);
+            host.failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Records a mirror's answer that it does not have some content. Peers that share content often lack a part of an image, which
+    /// is no failure. But a mirror that takes too long for such answers is asked last.
+    fn note_absent(&self, host: usize, took: Duration) {
+        let host = &self.hosts[host];
+        let took = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        let lost = host.lost.fetch_add(took, Ordering::Relaxed).saturating_add(took);
+        if u128::from(lost) >= self.client.options().retry.mirror_timeout.as_millis() {
+            host.failed.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Keeps the first of the hosts that share an endpoint, so that no endpoint is requested twice.
@@ -224,10 +282,16 @@ impl PullSession {
             self.client.note_unreachable(&host.transport().config.base);
         }
         note_failure(host, &cause, asked);
+        let (at, took) = (attempts.host(), attempts.elapsed());
+        let is_absent = !host.transport().config.upstream && cause.is_not_found();
         match attempts.failed(&self.client.options().retry, self.host_label(attempts.host()), cause) {
             RetryStep::Again(wait) => Ok(Some(wait)),
             step => {
-                host.failed.store(true, Ordering::Relaxed);
+                if is_absent {
+                    self.note_absent(at, took);
+                } else {
+                    host.failed.store(true, Ordering::Relaxed);
+                }
                 if step == RetryStep::Next { Ok(None) } else { Err(attempts.error(asked)) }
             }
         }
@@ -410,6 +474,15 @@ impl PullSession {
         }
         url
     }
+}
+
+/// Waits for the answer of a host, no longer than its patience.
+pub(crate) async fn patiently<T>(
+    patience: Option<Duration>,
+    request: impl Future<Output = Result<T, Cause>>,
+) -> Result<T, Cause> {
+    let Some(after) = patience else { return request.await };
+    tokio::time::timeout(after, request).await.unwrap_or(Err(Cause::Idle { after, what: NO_ANSWER }))
 }
 
 /// Has a URL of a host lead to it in another scheme. A server on another port of the same host is another one.

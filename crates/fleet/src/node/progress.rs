@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base::lock::Mutex;
-use cri_api::{LayerState, ProgressSink, PullEvent};
+use cri_api::{LayerState, ProgressSink, PullEvent, SourceBytes};
 use oci::Digest;
 use tokio::sync::Notify;
 
@@ -27,6 +27,7 @@ struct Shared {
 struct Layers {
     digest: Option<Digest>,
     layers: BTreeMap<Digest, Layer>,
+    sources: Vec<SourceBytes>,
 }
 
 #[derive(Debug)]
@@ -76,10 +77,15 @@ impl PullProgress {
             Some(LayerState::Present | LayerState::Done) => layer.size,
             _ => layer.received.min(layer.size),
         };
+        let from = |mirror: bool| {
+            let sources = layers.sources.iter().filter(|source| source.mirror == mirror);
+            sources.fold(0, |sum: u64, source| source.bytes.saturating_add(sum))
+        };
         TransferredBytes {
             total: layers.layers.values().fold(0, |sum, layer| layer.size.saturating_add(sum)),
             done: layers.layers.values().fold(0, |sum, layer| done(layer).saturating_add(sum)),
-            ..TransferredBytes::default()
+            from_registry: from(false),
+            from_mirrors: from(true),
         }
     }
 }
@@ -102,6 +108,10 @@ impl Layers {
                 if let Some(layer) = self.layers.get_mut(&digest) {
                     layer.received = done;
                 }
+                false
+            }
+            PullEvent::Sources { sources } => {
+                self.sources = sources;
                 false
             }
             PullEvent::Resolving | PullEvent::Unpacked { .. } | PullEvent::Committing => false,
@@ -128,6 +138,10 @@ mod tests {
         sink.report(PullEvent::Bytes { digest: top.clone(), done: 5 });
         let want = TransferredBytes { total: 120, done: 105, ..TransferredBytes::default() };
         assert_eq!(progress.bytes(), want);
+        let source = |host: &str, mirror, bytes| SourceBytes { host: host.to_owned(), mirror, bytes };
+        let sources = vec![source("a", true, 7), source("b", true, 3), source("r", false, 10)];
+        sink.report(PullEvent::Sources { sources });
+        assert_eq!((progress.bytes().from_registry, progress.bytes().from_mirrors), (10, 10));
         sink.report(PullEvent::Layer { digest: top, state: LayerState::Done });
         assert_eq!((progress.missing(), progress.bytes().done), (Some(0), 120));
         progress.sink();

@@ -64,6 +64,7 @@ pub(super) struct Progress {
     resolving: bool,
     resolved: Option<PullEvent>,
     layers: HashMap<Digest, Layer>,
+    sources: Option<PullEvent>,
     committing: bool,
     /// How many layers are being fetched.
     fetching: usize,
@@ -114,6 +115,7 @@ impl Progress {
                 }
                 layer.unpacked = *done;
             }
+            PullEvent::Sources { .. } => self.sources = Some(event.clone()),
             PullEvent::Committing => self.committing = true,
         }
         self.changed = now;
@@ -139,6 +141,7 @@ impl Progress {
             .into_iter()
             .chain(self.resolved.clone())
             .chain(layers)
+            .chain(self.sources.clone())
             .chain(self.committing.then_some(PullEvent::Committing))
     }
 

@@ -171,6 +171,13 @@ impl ImageJob<'_> {
         Ok(ImageState::Fetching(ImageFetch { source, image, writer, account, exclusive, attempt: 1 }))
     }
 
+    fn report_sources(&self, source: &dyn Source) {
+        let sources = source.received();
+        if !sources.is_empty() {
+            self.hub.report(PullEvent::Sources { sources });
+        }
+    }
+
     /// Gets all layers, while the writer writes those that are ready.
     async fn fetch(&self, fetch: ImageFetch) -> Result<ImageState> {
         let (sender, events) = layer_events();
@@ -193,6 +200,7 @@ impl ImageJob<'_> {
         };
         let before_visible = async { self.before_visible.done().await.map_err(WriteError::Failed) };
         let written = futures::try_join!(assemble, before_visible, fetch.writer.write_layers(events));
+        self.report_sources(&*fetch.source);
         match written {
             Ok((layers, (), ())) => {
                 self.hub.report(PullEvent::Committing);

@@ -10,7 +10,7 @@ pub(crate) mod stored;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cri_api::{Error, Result};
+use cri_api::{Error, Result, SourceBytes};
 use oci::{Descriptor, Digest};
 
 use crate::origin::{Access, Origin, SharedContent};
@@ -43,6 +43,11 @@ pub(crate) trait Source: Send + Sync + 'static {
 
     /// Opens a blob at an offset up to its size.
     async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>>;
+
+    /// Returns the bytes that were received so far, by host; none if no other machine is involved.
+    fn received(&self) -> Vec<SourceBytes> {
+        Vec::new()
+    }
 }
 
 /// The chunks of a blob.

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 use async_trait::async_trait;
 use base::lock::Mutex;
 use bytes::Bytes;
-use cri_api::{Error, Result};
+use cri_api::{Error, Result, SourceBytes};
 use oci::{Descriptor, Digest, Reference, RegistryAuth};
-use registry::{BlobStream, Client, Repository};
+use registry::{BlobStream, Client, HostBytes, Repository};
 
 use super::{Chunks, RawDocument, Source};
 use crate::background::Background;
@@ -72,6 +72,11 @@ impl Source for RegistrySource {
     async fn blob_from(&self, descriptor: &Descriptor, from: u64) -> Result<Box<dyn Chunks>> {
         let stream = self.repository.blob_from(descriptor, from).await.map_err(|e| error::from_registry(&e))?;
         Ok(Box::new(stream))
+    }
+
+    fn received(&self) -> Vec<SourceBytes> {
+        let received = self.repository.received().into_iter();
+        received.map(|HostBytes { host, mirror, bytes }| SourceBytes { host, mirror, bytes }).collect()
     }
 }
 

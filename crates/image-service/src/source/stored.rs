@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use cri_api::Result;
+use cri_api::{Result, SourceBytes};
 use oci::{Descriptor, Digest};
 use store::ImageRecord;
 
@@ -37,6 +37,10 @@ impl StoredFirst {
 impl Source for StoredFirst {
     fn origin(&self) -> &Origin {
         self.inner.origin()
+    }
+
+    fn received(&self) -> Vec<SourceBytes> {
+        self.inner.received()
     }
 
     async fn has(&self, descriptor: &Descriptor) -> bool {

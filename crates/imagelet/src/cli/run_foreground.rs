@@ -33,6 +33,7 @@ pub(super) async fn run(app: &App, args: &Run) -> Outcome {
     let stop = CancellationToken::new();
     let register = |registry: &mut Registry| {
         node.register(registry);
+        app.network.register(registry);
         app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(register, app.service().await?);

@@ -55,6 +55,7 @@ async fn serve(app: &App) -> Outcome {
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
         collection.register(registry);
+        app.network.register(registry);
         app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(registered, images.service());

@@ -36,6 +36,7 @@ pub(super) async fn all(
     let register = |registry: &mut Registry| {
         managed.register(registry);
         collection.iter().for_each(|collection| collection.register(registry));
+        app.network.register(registry);
         app.traces.iter().for_each(|traces| traces.register(registry));
     };
     let mut admin = Admin::new(register, app.service().await?);

@@ -6,11 +6,11 @@ use std::time::Duration;
 use cri_grpc::Endpoint;
 use image_service::{EngineOptions, OpenError, Reach};
 use oci::Platform;
-use registry::Bandwidth;
 use store::OpenError as StoreOpenError;
 use tokio_util::sync::CancellationToken;
 
 use super::layer_form::view_layers;
+use super::network::PullNetwork;
 use crate::access::Access;
 use crate::config::Config;
 use crate::endpoint::USER_AGENT;
@@ -26,8 +26,8 @@ pub(crate) struct Opening<'a> {
     pub(crate) access: &'a Access,
     /// True if the caller retries failed pulls later.
     pub(crate) backs_off: bool,
-    /// The limit of bytes that all pulls of the process share.
-    pub(crate) bandwidth: &'a Bandwidth,
+    /// The limit and the count of bytes that all pulls of the process share.
+    pub(crate) network: &'a PullNetwork,
     /// Socket on which this process will serve images; the embedded store is then for this process alone.
     pub(crate) socket: Option<PathBuf>,
     /// Cancelled when the process is asked to end.
@@ -57,14 +57,15 @@ pub(super) fn engine_options(
     config: &Config,
     proxies: &Proxies,
     backs_off: bool,
-    bandwidth: &Bandwidth,
+    network: &PullNetwork,
     agent_socket: Option<PathBuf>,
 ) -> EngineOptions {
     let mut options = EngineOptions {
         root: config.root.clone(),
         hosts_roots: config.registry_config_paths.clone(),
         allowed_targets: config.allowed_registry_targets.clone(),
-        bandwidth: bandwidth.clone(),
+        bandwidth: network.bandwidth.clone(),
+        traffic: network.traffic.clone(),
         user_agent: USER_AGENT.to_owned(),
         reach: config.reach,
         ..config.engine.options()

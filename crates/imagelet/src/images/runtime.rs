@@ -102,7 +102,7 @@ async fn fills(
     let runtime = Arc::new(RemoteRuntimeService::of(endpoint, client_options(config)));
     let finder = containerd::Finder::new(endpoint.path(), runtime, layer_settings(config))
         .map_err(|error| Failure::caused(Code::Config, format!("endpoint {endpoint}"), &error))?;
-    let mut options = engine_options(config, opening.proxies, opening.backs_off, opening.bandwidth, None);
+    let mut options = engine_options(config, opening.proxies, opening.backs_off, opening.network, None);
     options.store.command = Some(opening.access.command.clone());
     if opening.access.only_removes() {
         options.signature_policy = None;

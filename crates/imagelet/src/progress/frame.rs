@@ -105,7 +105,7 @@ impl PullView {
     /// Applies an event of the pull.
     pub(super) fn report(&mut self, event: PullEvent) {
         match event {
-            PullEvent::Resolving | PullEvent::Unpacked { .. } => {}
+            PullEvent::Resolving | PullEvent::Unpacked { .. } | PullEvent::Sources { .. } => {}
             PullEvent::Resolved { layers, .. } => {
                 self.stage = Stage::Layers;
                 for (digest, size) in layers {

@@ -82,7 +82,7 @@ impl Users<'_> {
         }
         let containers = collection::of_containers(config).policy;
         self.collection.adopt_rules(collection::of_images(config, self.collection.images()), containers);
-        app.bandwidth.set_rate(config.pulls.bandwidth);
+        app.network.bandwidth.set_rate(config.pulls.bandwidth);
         Ok(())
     }
 }

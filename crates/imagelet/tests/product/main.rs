@@ -75,6 +75,7 @@ mod runtime_conformance;
 mod secrets;
 mod serve;
 mod shared_content;
+mod shared_layers;
 mod signatures;
 mod status_page;
 mod store_owner;

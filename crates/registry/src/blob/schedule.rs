@@ -10,6 +10,7 @@ use url::Url;
 use super::stream::BlobStream;
 use crate::part::{BlobPart, RangeLease};
 use crate::range_request::{OpenFuture, RangeRequest};
+use crate::session::patiently;
 
 impl BlobStream {
     /// Drops connections that are done, judges the line, and opens those that may be opened.
@@ -34,7 +35,7 @@ impl BlobStream {
         for n in 0..self.parts.len() {
             if self.parts[n].is_idle() && (n == 0 || active < wanted) {
                 let open = self.ask(&self.parts[n], n == 0, self.target.clone());
-                self.parts[n].open(open);
+                self.parts[n].open(open, self.attempts.host());
                 active += 1;
             }
         }
@@ -49,7 +50,9 @@ impl BlobStream {
         {
             // The head's connection delivers this stretch anyway, and no other connection has begun it.
             let received = head.extend(next.end);
+            let host = head.host;
             self.pace.received(received);
+            self.session.count(host, received);
             self.parts.remove(1);
         }
         for part in &mut self.parts {
@@ -102,8 +105,9 @@ impl BlobStream {
                 && head.until() == Some(self.size)
                 && head.end < self.size
             {
-                let received = head.extend(self.size);
+                let (host, received) = (head.host, head.extend(self.size));
                 self.pace.received(received);
+                self.session.count(host, received);
                 self.frontier = self.size;
             }
             return;
@@ -126,8 +130,9 @@ impl BlobStream {
                 if let [head] = self.parts.make_contiguous()
                     && head.until() == Some(self.size)
                 {
-                    let received = head.extend(self.size);
+                    let (host, received) = (head.host, head.extend(self.size));
                     self.pace.received(received);
+                    self.session.count(host, received);
                     self.frontier = self.size;
                 }
                 return;
@@ -178,6 +183,6 @@ impl BlobStream {
             whole_will_do,
             target,
         };
-        ask.send().boxed()
+        patiently(self.session.patience(&self.attempts), ask.send()).boxed()
     }
 }

@@ -209,7 +209,9 @@ impl BlobStream {
 
     /// Polls every part. Returns true if there are events to handle.
     fn poll_parts(&mut self, cx: &mut Context<'_>) -> bool {
-        let (size, idle, share) = (self.size, self.session.idle_timeout(), self.session.share.limited());
+        let patience = self.session.patience(&self.attempts);
+        let idle = patience.unwrap_or_else(|| self.session.idle_timeout());
+        let (size, share) = (self.size, self.session.share.limited());
         for (n, part) in self.parts.iter_mut().enumerate() {
             if let Poll::Ready(came) = part.poll(cx, size, idle, share) {
                 self.events.push_back((n, came));
@@ -224,6 +226,7 @@ impl BlobStream {
             match came {
                 PartEvent::Bytes(bytes) => {
                     self.pace.received(bytes);
+                    self.session.count(self.parts[n].host, bytes);
                     self.since_failure += bytes;
                     self.ranged |= n > 0 && bytes > 0;
                     if n == 0 {
@@ -276,6 +279,14 @@ impl BlobStream {
             return;
         }
         if !self.watch.is_stalled() {
+            return;
+        }
+        if let Some(after) = self.session.patience(&self.attempts) {
+            // Another connection would reach the same peers. Another host continues at the same byte.
+            self.parts.truncate(1);
+            self.parts[0].stop();
+            self.frontier = self.parts[0].end;
+            self.events.push_back((0, PartEvent::Failed(Cause::Idle { after, what: "too few bytes a second" })));
             return;
         }
         let host = self.attempts.host();

@@ -17,6 +17,7 @@ mod redirects;
 mod scheme;
 mod schemes;
 mod secrets;
+mod shared_layers;
 mod stalls;
 mod support;
 mod tags;

@@ -21,6 +21,7 @@ pub(crate) fn quick() -> RetryPolicy {
         max_delay: Duration::from_millis(4),
         max_retry_after: Duration::from_secs(3),
         idle_timeout: Duration::from_secs(20),
+        mirror_timeout: Duration::from_secs(2),
     }
 }
 
