@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::desired::desired;
 use super::followed::baked;
-use super::held::pins;
+use super::held::{pinned_names, pins};
 use super::state_file::{SavedState, StateFile};
 use crate::api::{ImageSetSpec, ResolvedImage};
 
@@ -40,7 +40,7 @@ pub async fn save_baked(directory: &Path, sets: &[BakedSet], now: Timestamp) -> 
     }
     // Images to remove at once are ordinary ones on a disk that no node uses yet: image collection decides.
     let _ = state.held.update(&wanted, now);
-    let pins = pins(&wanted, &state.held);
+    let pins = pins(&pinned_names(&wanted, &state.held));
     let state = SavedState { sets, ..SavedState::new(state.node, Vec::new(), state.held, state.nodes) };
     if file.write(&state).await { Ok(pins) } else { Err(BakeError) }
 }

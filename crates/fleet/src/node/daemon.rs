@@ -22,6 +22,7 @@ use tokio_util::task::TaskTracker;
 use super::collector::{Collector, ImageSpace};
 use super::desired::ImageKey;
 use super::followed::NodeFacts;
+use super::held::pins;
 use super::model::Model;
 use super::presence::Presence;
 use super::progress::PullProgress;
@@ -96,8 +97,10 @@ pub struct NodeDaemon {
     parsed: SetCache,
     /// True once the sets of this node are known, from the server or from the last process.
     knows_sets: bool,
-    /// The pins that image collection has.
-    pins: Option<Pins>,
+    /// The last pins with their names. To compile them costs more than everything else of a step.
+    pins: (Vec<String>, Pins),
+    /// True if image collection has them.
+    is_pinned: bool,
     /// The images that namespaces may use, as they were published.
     grants: NamespaceGrants,
     space: Option<ImageSpace>,
@@ -143,7 +146,8 @@ impl NodeDaemon {
             parsed: SetCache::default(),
             knows_sets: saved != SavedState::default(),
             saved,
-            pins: None,
+            pins: (Vec::new(), Pins::default()),
+            is_pinned: false,
             grants: NamespaceGrants::default(),
             space: None,
             pulls: BTreeMap::new(),
@@ -295,7 +299,7 @@ impl NodeDaemon {
                 self.is_observed = true;
                 self.next_list = Instant::now() + LIST;
                 // Another process may share the state of image collection: the pins are compared again.
-                self.pins = None;
+                self.is_pinned = false;
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot list images for ImageSets, will retry");
@@ -341,13 +345,17 @@ impl NodeDaemon {
             // The pins of the last process stay in force.
             return false;
         }
-        let pins = self.model.pins();
-        if self.pins.as_ref() == Some(&pins) {
+        let names = self.model.pinned_names();
+        if self.pins.0 != names {
+            self.pins = (names.clone(), pins(&names));
+            self.is_pinned = false;
+        }
+        if self.is_pinned {
             return true;
         }
-        match self.options.collector.pin(pins.clone()).await {
+        match self.options.collector.pin(self.pins.1.clone()).await {
             Ok(()) => {
-                self.pins = Some(pins);
+                self.is_pinned = true;
                 true
             }
             Err(error) => {

@@ -102,16 +102,17 @@ impl HeldImages {
     }
 }
 
-/// Returns the pins of a node: the wanted images whether they are present or not, and those whose protection has not ended.
-pub(super) fn pins(desired: &Desired, held: &HeldImages) -> Pins {
+/// Returns the names of the images to pin on a node, by tag and by digest: the wanted images whether they are present or not, and those
+/// whose protection has not ended.
+pub(super) fn pinned_names(desired: &Desired, held: &HeldImages) -> Vec<String> {
     let wanted = desired.images.iter().filter(|(_, image)| image.pin).map(|(key, _)| key);
-    wanted.chain(held.unwanted()).flat_map(patterns).collect()
+    let names = |key: &ImageKey| [key.tag(), key.by_digest()].into_iter().flatten();
+    wanted.chain(held.unwanted()).flat_map(names).collect()
 }
 
-/// Returns the patterns that match an image, by tag and by digest. A name that cannot be read matches none.
-fn patterns(key: &ImageKey) -> impl Iterator<Item = Pattern> {
-    let names = [key.tag(), key.by_digest()];
-    names.into_iter().flatten().filter_map(|name| Pattern::parse(&name).ok())
+/// Compiles the pins of these names. A name that cannot be read pins nothing.
+pub(super) fn pins(names: &[String]) -> Pins {
+    names.iter().filter_map(|name| Pattern::parse(name).ok()).collect()
 }
 
 #[cfg(test)]

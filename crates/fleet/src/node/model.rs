@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use cluster::retry::Random;
 use image_manager::NamespaceGrants;
-use image_manager::gc::Pins;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use oci::Reference;
@@ -13,7 +12,7 @@ use tokio::time::Instant;
 
 use super::desired::{Desired, DesiredImage, ImageKey, desired};
 use super::followed::{FollowedSet, NodeFacts, follow};
-use super::held::{HeldImages, pins};
+use super::held::{HeldImages, pinned_names};
 use super::presence::Presence;
 use super::report::{ReportContext, report};
 use super::state_file::SavedState;
@@ -111,9 +110,9 @@ impl Model {
         self.held.update(&self.desired, now)
     }
 
-    /// Returns the pins that the image collection of the node must have.
-    pub(super) fn pins(&self) -> Pins {
-        pins(&self.desired, &self.held)
+    /// Returns the names that the image collection of the node must pin.
+    pub(super) fn pinned_names(&self) -> Vec<String> {
+        pinned_names(&self.desired, &self.held)
     }
 
     /// Returns the images whose pull may start now, in order.

@@ -60,12 +60,12 @@ fn edited_set_pulls_the_new_image_and_protects_the_old_one_for_a_while() {
     assert!(model.see_sets(&[set("web", 2, &[NEW], &json!({}))], []));
     assert!(model.release(Timestamp::UNIX_EPOCH).is_empty());
     assert_eq!(due(&model), [NEW]);
-    let pins: Vec<String> = model.pins().iter().map(ToString::to_string).collect();
+    let pins: Vec<String> = model.pinned_names().iter().map(ToString::to_string).collect();
     assert!(pins.contains(&OLD.to_owned()) && pins.contains(&NEW.to_owned()), "{pins:?}");
     let later = model.next_release().expect("a time");
     assert_eq!(later.as_second(), 3600);
     model.release(later);
-    assert!(model.pins().iter().all(|pin| pin.as_str() != OLD));
+    assert!(model.pinned_names().iter().all(|pin| pin.as_str() != OLD));
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn deleted_set_removes_its_image_when_no_other_set_wants_it() {
     assert!(model.release(Timestamp::UNIX_EPOCH).is_empty());
     model.see_sets(&[], []);
     assert_eq!(model.release(Timestamp::UNIX_EPOCH), [key]);
-    assert!(model.pins().iter().next().is_none() && !model.wants_id("id"));
+    assert!(model.pinned_names().is_empty() && !model.wants_id("id"));
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn restored_model_decides_as_the_saved_one() {
     has(&mut model, &[OLD]);
     let text = serde_json::to_string(&model.saved()).expect("plain data");
     let mut restored = Model::restore(serde_json::from_str(&text).expect("its own text"));
-    assert_eq!((restored.nodes(), restored.pins()), (5000, model.pins()));
+    assert_eq!((restored.nodes(), restored.pinned_names()), (5000, model.pinned_names()));
     has(&mut restored, &[]);
     assert_eq!(due(&restored), [OLD, NEW], "the image that disappeared meanwhile is first");
     let report = restored.report(Timestamp::UNIX_EPOCH, "1", None);

@@ -101,7 +101,9 @@ pub(super) fn sum_of_metric(plane: &ControlPlane, name: &str, is_counted: impl F
     let text = plane.kubectl(&["get", "--raw", "/metrics"]);
     let prefix = format!("{name}{{");
     let lines = text.lines().filter(|line| line.starts_with(&prefix) && is_counted(line));
-    lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok()).sum::<f64>() as u64
+    // Large numbers are written with an exponent.
+    let numbers = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
+    format!("{:.0}", numbers.sum::<f64>()).parse().expect("a whole number")
 }
 
 /// A control plane with the kinds and rights of a fleet.

@@ -87,7 +87,6 @@ fn once(number: usize, image: &str) -> Value {
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-#[expect(clippy::print_stdout, reason = "figures for whoever reads the log")]
 fn image_sets_bring_images_with_fewer_writes_and_keep_them() {
     let cluster = Cluster::with(&json!({"fleet": {"namespace": "imagelet-fleet"}, "imageMinimumGCAge": "0s"}));
     install(&cluster.plane);
