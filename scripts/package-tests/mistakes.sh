@@ -1,5 +1,6 @@
-# shellcheck shell=bash
+#!/usr/bin/env bash
 # What new users type between the steps of a page, by habit or by mistake, with the exit code and the line that helps. Sourced by tasks.sh.
+set -euo pipefail
 
 answers() { # answers CODE WANTED COMMAND…   the command ends with CODE, and a line of its output has WANTED
   local code=0 want=$1 line=$2

@@ -80,7 +80,7 @@ struct HollowFleet {
     state: Scratch,
 }
 
-/// What the API server has done so far.
+/// Counters of the API server.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     writes: u64,

@@ -27,7 +27,7 @@ struct Race {
     said: String,
 }
 
-/// What a way needed.
+/// Images of one way, with its cost.
 struct Arrival {
     images: Vec<String>,
     writes: u64,
