@@ -20,7 +20,14 @@ fn every_command_and_flag_in_the_documents_exists() {
             for words in calls(line, block) {
                 // `imagelet help COMMAND` is the one that has no help of its own.
                 let asked = if words[0] == "help" { vec!["help"] } else { vec![words[0], "--help"] };
-                let help = Imagelet::bare().run(&asked);
+                let mut help = Imagelet::bare().run(&asked);
+                // The flags of a subcommand are in its own help.
+                let subcommand =
+                    words.get(1).filter(|word| !word.starts_with('-') && help.stdout.contains("Commands:"));
+                if let Some(subcommand) = subcommand {
+                    let own = Imagelet::bare().run(&[words[0], subcommand, "--help"]);
+                    help = if own.code == Some(0) { own } else { help };
+                }
                 assert_eq!(help.code, Some(0), "{document} shows `imagelet {}`: {line}", words[0]);
                 for flag in words.iter().filter(|w| w.starts_with("--")) {
                     let flag = flag.split('=').next().expect("a flag");

@@ -103,7 +103,8 @@ pub(super) fn sum_of_metric(plane: &ControlPlane, name: &str, is_counted: impl F
     let lines = text.lines().filter(|line| line.starts_with(&prefix) && is_counted(line));
     // Large numbers are written with an exponent.
     let numbers = lines.filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok());
-    format!("{:.0}", numbers.sum::<f64>()).parse().expect("a whole number")
+    // A sum of nothing is -0.
+    format!("{:.0}", numbers.fold(0.0, |sum, number| sum + number)).parse().expect("a whole number")
 }
 
 /// A control plane with the kinds and rights of a fleet.
