@@ -108,7 +108,7 @@ fn image_sets_bring_images_with_fewer_writes_and_keep_them() {
     });
     let while_it_runs = race.left(&by_daemon_set.images);
     race.cluster.plane.kubectl(&["delete", "daemonset", "prepull", "-n", scene, "--timeout=60s"]);
-    race.cluster.plane.until("its pod is gone", || {
+    race.cluster.plane.until("its pod is deleted", || {
         race.cluster.plane.get(&["pods", "-n", scene])["items"].as_array().is_some_and(Vec::is_empty)
     });
     let afterwards = race.left(&by_daemon_set.images);
@@ -127,7 +127,7 @@ fn image_sets_bring_images_with_fewer_writes_and_keep_them() {
         race.cluster.plane.kubectl(&["wait", "--for=condition=Complete", "jobs", "--all", "-n", scene, "--timeout=120s"]);
     });
     race.cluster.plane.kubectl(&["delete", "jobs", "--all", "-n", scene, "--timeout=60s"]);
-    race.cluster.plane.until("their pods are gone", || {
+    race.cluster.plane.until("their pods are deleted", || {
         race.cluster.plane.get(&["pods", "-n", scene])["items"].as_array().is_some_and(Vec::is_empty)
     });
     let left = race.left(&by_jobs.images);
