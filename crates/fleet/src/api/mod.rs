@@ -20,12 +20,14 @@ pub use node_images::{
     DiskReport, ImagePhase, ImageReport, NodeImages, NodeImagesSpec, NodeImagesStatus, SetPhase, SetReport,
 };
 pub use pull_policy::PullPolicy;
-pub use values::{MinFree, ValueError, bytes, share_of};
+pub use values::{MinFree, ValueError, bytes, decode, share_of};
 
 /// API group of the objects.
 pub const GROUP: &str = "imagelet.dev";
 /// API version of the objects.
 pub const VERSION: &str = "v1alpha1";
+/// Both, as `apiVersion` of an object.
+pub const GROUP_VERSION: &str = "imagelet.dev/v1alpha1";
 /// Name of the only [`Fleet`].
 pub const FLEET: &str = "default";
 /// Key of the taint with which a node registers until the images that it needs first are present.

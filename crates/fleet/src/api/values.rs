@@ -2,6 +2,8 @@
 //! function.
 
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 /// A value that has no meaning where it stands.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -85,6 +87,11 @@ pub fn bytes(value: &IntOrString) -> Result<u64, ValueError> {
 fn percent(text: &str) -> Option<u8> {
     let percent = text.strip_suffix('%')?.parse().ok()?;
     (percent <= 100).then_some(percent)
+}
+
+/// Reads a watched object. The error is a message.
+pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
+    T::deserialize(value).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]

@@ -10,4 +10,4 @@ mod selection;
 pub use explanation::{Explanation, Report, SetExplanation, Step, WhyFacts, explain};
 pub use manifest::{FleetManifest, SetManifest, problems};
 pub use picture::{ConditionState, ImageState, RolloutPicture, SlowNode, Verdict, verdict};
-pub use requests::{Applied, FieldConflict, FleetRequests, NodeFacts, RequestError, decode};
+pub use requests::{Applied, FieldConflict, FleetRequests, NodeFacts, RequestError};

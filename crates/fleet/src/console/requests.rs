@@ -8,10 +8,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::api::{FLEET, Fleet, GROUP, ImageSet, NodeImages, VERSION};
+use crate::api::{FLEET, Fleet, GROUP, GROUP_VERSION, ImageSet, NodeImages, VERSION};
 
 /// Name under which applied fields are owned.
 const MANAGER: &str = "imagelet-fleet";
@@ -219,8 +218,7 @@ impl FleetRequests {
     }
 
     async fn apply_pause(&self, kind: &str, name: &str, spec: &Value) -> Result<(), RequestError> {
-        let version = format!("{GROUP}/{VERSION}");
-        let patch = json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let patch = json!({"apiVersion": GROUP_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec});
         let parameters = PatchParams::apply(PAUSE).force();
         let patched = within(self.api_of(kind).patch(name, &parameters, &Patch::Apply(&patch))).await;
         patched.map(drop).map_err(|source| failed(format!("change {kind} {name}"), source))
@@ -235,7 +233,7 @@ impl FleetRequests {
         let resource = ApiResource {
             group: GROUP.to_owned(),
             version: VERSION.to_owned(),
-            api_version: format!("{GROUP}/{VERSION}"),
+            api_version: GROUP_VERSION.to_owned(),
             kind: kind.to_owned(),
             plural: plural.to_owned(),
         };
@@ -247,11 +245,6 @@ impl FleetRequests {
 fn content(object: DynamicObject) -> (BTreeMap<String, String>, BTreeMap<String, String>, Value) {
     let DynamicObject { metadata, data, .. } = object;
     (metadata.labels.unwrap_or_default(), metadata.annotations.unwrap_or_default(), data["spec"].clone())
-}
-
-/// Reads a watched object. The error is a message.
-pub fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    T::deserialize(value).map_err(|error| error.to_string())
 }
 
 fn failed(what: impl Into<String>, source: kube::Error) -> RequestError {

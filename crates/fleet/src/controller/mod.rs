@@ -22,8 +22,9 @@ use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::api::GROUP_VERSION;
 use leader::Election;
-use options::{AllSelected, GROUP_VERSION};
+use options::AllSelected;
 pub use options::{Clock, ControllerOptions};
 use pass::Passes;
 pub use resolver::{RegistryResolver, TagResolver};

@@ -6,10 +6,9 @@ use std::sync::Arc;
 
 use cluster::watch::Objects;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::api::{NodeCursor, STARTUP_TAINT};
+use crate::api::{NodeCursor, STARTUP_TAINT, decode};
 use crate::selection::Labels;
 
 /// Objects of one kind that were read, by uid.
@@ -44,11 +43,6 @@ impl<T> ObjectReader<T> {
         }
         all
     }
-}
-
-/// Reads an object of the fleet's own kinds.
-pub(super) fn decode<T: DeserializeOwned>(value: &Value) -> Result<T, String> {
-    T::deserialize(value).map_err(|error| error.to_string())
 }
 
 /// A Node, as far as the controller uses it.

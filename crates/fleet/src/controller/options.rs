@@ -5,8 +5,6 @@ use std::sync::Arc;
 use cluster::watch::Selected;
 use jiff::Timestamp;
 
-/// Group and version of the objects, as in paths of the API.
-pub(super) const GROUP_VERSION: &str = "imagelet.dev/v1alpha1";
 /// Name under which the controller writes.
 pub(super) const MANAGER: &str = "imagelet-fleet-controller";
 /// Returns the current time.

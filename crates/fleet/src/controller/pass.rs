@@ -17,13 +17,13 @@ use tokio_util::task::TaskTracker;
 
 use super::events::{Notice, about_set, publish};
 use super::index::{NodeReports, index};
-use super::objects::{NodeFacts, ObjectReader, decode};
-use super::options::{AllSelected, ControllerOptions, FLEETS, GROUP_VERSION, MANAGER, NODES, REPORTS, SETS};
+use super::objects::{NodeFacts, ObjectReader};
+use super::options::{AllSelected, ControllerOptions, FLEETS, MANAGER, NODES, REPORTS, SETS};
 use super::resolutions::Resolutions;
 use super::resolver::TagResolver;
 use super::silence::Silence;
 use super::taints;
-use crate::api::{Fleet, FleetStatus, ImageSet, ImageSetStatus, NodeImages, share_of};
+use crate::api::{Fleet, FleetStatus, GROUP_VERSION, ImageSet, ImageSetStatus, NodeImages, decode, share_of};
 use crate::conditions::Phase;
 use crate::release::{Rank, Release};
 use crate::rollout::{Advanced, Begun, Observed, advance, begin};

@@ -32,10 +32,8 @@ use super::set_cache::SetCache;
 use super::state_file::{SavedState, StateFile};
 use super::states::{Now, PullProblem};
 use super::writer::{OutgoingReport, ReportWriter};
-use crate::api::Fleet;
+use crate::api::{Fleet, GROUP_VERSION};
 
-/// Group and version of the objects.
-const API: &str = "imagelet.dev/v1alpha1";
 /// Pulls for sets at the same time.
 const PULLS: usize = 2;
 /// Interval at which the present images are listed.
@@ -169,7 +167,8 @@ impl NodeDaemon {
         let (sets, fleets) = (watch::Sender::new(Selected::default()), watch::Sender::new(Selected::default()));
         let own = watch::Sender::new(Selected::default());
         let (sets_seen, fleets_seen, node_seen) = (sets.subscribe(), fleets.subscribe(), own.subscribe());
-        let (all_sets, all_fleets) = (Selection::all_of(API, "imagesets"), Selection::all_of(API, "fleets"));
+        let (all_sets, all_fleets) =
+            (Selection::all_of(GROUP_VERSION, "imagesets"), Selection::all_of(GROUP_VERSION, "fleets"));
         let own_node = Selection::node(&self.options.node);
         let writer = ReportWriter {
             client: client.clone(),

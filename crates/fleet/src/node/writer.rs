@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::cadence::{Cadence, change};
-use crate::api::{NodeImages, NodeImagesStatus};
+use crate::api::{GROUP_VERSION, NodeImages, NodeImagesStatus};
 
 /// Name under which the fields of the status are owned.
 const MANAGER: &str = "imagelet";
@@ -98,7 +98,7 @@ impl ReportWriter {
     async fn apply_status(&self, report: &OutgoingReport) -> Result<(), kube::Error> {
         let status = NodeImagesStatus { report_time: Some(Time((self.wall_clock)())), ..report.status.clone() };
         let object = json!({
-            "apiVersion": "imagelet.dev/v1alpha1", "kind": "NodeImages",
+            "apiVersion": GROUP_VERSION, "kind": "NodeImages",
             "metadata": {"name": report.node}, "status": status,
         });
         let parameters = PatchParams::apply(MANAGER).force();
@@ -119,7 +119,7 @@ impl ReportWriter {
             owner_references: Some(vec![owner]),
             ..ObjectMeta::default()
         };
-        let object = json!({"apiVersion": "imagelet.dev/v1alpha1", "kind": "NodeImages", "metadata": metadata});
+        let object = json!({"apiVersion": GROUP_VERSION, "kind": "NodeImages", "metadata": metadata});
         let parameters = PatchParams::apply(MANAGER).force();
         within(self.api().patch(&report.node, &parameters, &Patch::Apply(&object))).await.map(drop)
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 
 use cluster::watch::{Selected, Selection, follow};
-use fleet::api::{Fleet, ImageSet, NodeImages};
-use fleet::console::{FleetRequests, RolloutPicture, Verdict, decode, verdict};
+use fleet::api::{Fleet, GROUP_VERSION, ImageSet, NodeImages, decode};
+use fleet::console::{FleetRequests, RolloutPicture, Verdict, verdict};
 use jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use tokio::sync::watch;
@@ -17,9 +17,6 @@ use crate::app::App;
 use crate::args::FleetWatch;
 use crate::exit::{Failure, Outcome};
 use crate::output::{Canvas, units};
-
-/// Group and version of the objects.
-const API: &str = "imagelet.dev/v1alpha1";
 
 /// The watched objects.
 struct Watched {
@@ -45,8 +42,9 @@ pub(super) async fn run(app: &App, args: &FleetWatch) -> Outcome {
         reports: with_reports.then(|| reports.subscribe()),
     };
     let (client, stop) = (requests.client(), CancellationToken::new());
-    let (all_sets, all_fleets) = (Selection::all_of(API, "imagesets"), Selection::all_of(API, "fleets"));
-    let all_reports = Selection::all_of(API, "nodeimages");
+    let (all_sets, all_fleets) =
+        (Selection::all_of(GROUP_VERSION, "imagesets"), Selection::all_of(GROUP_VERSION, "fleets"));
+    let all_reports = Selection::all_of(GROUP_VERSION, "nodeimages");
     let following = async {
         tokio::join!(follow(client, &all_sets, &sets, &stop), follow(client, &all_fleets, &fleets, &stop), async {
             if with_reports {
