@@ -64,6 +64,8 @@ pub(super) async fn run(app: &App, args: &FleetBake) -> Outcome {
         sets.iter().flat_map(|(_, spec)| &spec.images).map(|image| image.name.clone()).collect();
     let names: Vec<String> = names.into_iter().collect();
     let auth = args.creds.as_ref().map(|creds| typed_credential::credential(creds, &names)).transpose()?;
+    // A collection that cannot be opened is not one of an agent.
+    app.collector().await?;
     let Some(collection) = app.own_collection().await else {
         let line =
             format!("an agent uses {}: bake into a root of its own, or stop the agent", app.config.root.display());
