@@ -119,7 +119,7 @@ fn resolved(facts: &Facts<'_>) -> State {
     }
     let missing: Vec<&ResolvedImage> = facts.resolved.iter().filter(|image| image.digest.is_none()).collect();
     let Some(first) = missing.first() else {
-        return ("True", "Resolved", format!("{} images have a digest", facts.resolved.len()));
+        return ("True", "Resolved", "every image has a digest".to_owned());
     };
     let (count, all) = (missing.len(), facts.resolved.len());
     let error = first.message.as_deref().unwrap_or("no answer");
