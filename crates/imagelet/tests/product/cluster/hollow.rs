@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use cluster::ClusterClient;
-use cri_api::ImageService;
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
+use cri_api::{Error, ImageService, Kind};
 use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions};
 use image_manager::gc::Pins;
 use image_manager::{BackoffOptions, ImageManager, LogRecorder, NamespaceAccess, Options, PullerOptions};
@@ -360,10 +360,10 @@ const MANY: usize = 500;
 
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
-fn one_missing_image_of_five_hundred_is_one_failure() {
+fn wrong_sets_and_registries_are_reported_and_mended() {
     enter_own_network();
     let nodes = 3;
-    let fleet = HollowFleet::new(nodes, 0);
+    let mut fleet = HollowFleet::new(nodes, 0);
     let everywhere = json!({"maxConcurrent": "100%", "maxFailed": "100%"});
     let name_of = |number: usize| image(&format!("m{number}")).0;
     for service in &fleet.services {
@@ -390,4 +390,53 @@ fn one_missing_image_of_five_hundred_is_one_failure() {
     let is_missing = |row: &&Value| row["name"] == name_of(250) && row["phase"] == "Failed";
     assert_eq!(rows.iter().filter(is_missing).count(), 1, "images that are not ready are not cut off");
     assert_eq!((&report["sets"][0]["images"], &report["sets"][0]["ready"]), (&json!(500), &json!(499)));
+    // The set is edited while nodes retry.
+    fleet.apply(&[("many", spec(&|number| number != 250))]);
+    fleet.until_ready();
+
+    // A selector that matches nothing, and then everything.
+    let of = |label: Value| json!({"images": [{"name": image("all").0}], "nodeSelector": label, "rollout": everywhere});
+    fleet.apply(&[("all", of(json!({"matchLabels": {"no": "node"}})))]);
+    fleet.until_reason("all", "Progressing", "NoNodesSelected");
+    assert_eq!(fleet.asked("all"), 0);
+    fleet.apply(&[("all", of(json!({})))]);
+    fleet.until_ready();
+    assert_eq!(fleet.asked("all"), nodes);
+
+    // A registry that answers 429 to everybody: no node gives up.
+    let (limited, limited_image) = image("limited");
+    let too_many = Error::new(Kind::ResourceExhausted, "toomanyrequests");
+    for service in &fleet.services {
+        service.publish(&limited, &limited_image);
+        let error = too_many.clone().with_retry_after(Duration::from_secs(5));
+        service.faults().fail(CallKind::PullImage, error);
+    }
+    fleet.apply(&[("limited", json!({"images": [{"name": limited}], "nodeSelector": {}, "rollout": everywhere}))]);
+    let set = fleet.until_set("limited", "every node waits", all_failed);
+    assert_eq!(set["status"]["failures"][0]["reason"], "RateLimited", "{:#}", set["status"]);
+    fleet.services.iter().for_each(|service| service.faults().clear(CallKind::PullImage));
+    fleet.until_ready();
+
+    // A set is deleted while nodes pull, and the API server is away for a while.
+    let (slow, slow_image) = image("slow");
+    let gates: Vec<_> = fleet
+        .services
+        .iter()
+        .map(|service| {
+            service.publish(&slow, &slow_image);
+            service.faults().hold(CallKind::PullImage)
+        })
+        .collect();
+    fleet.apply(&[("slow", json!({"images": [{"name": slow}], "nodeSelector": {}, "rollout": everywhere}))]);
+    let plane = &fleet.scene.plane;
+    plane.until("every node pulls", || gates.iter().all(|gate| gate.waiting() == 1));
+    plane.kubectl(&["delete", "imageset", "slow"]);
+    plane.until("no node pulls it", || gates.iter().all(|gate| gate.waiting() == 0));
+    fleet.scene.plane.kill_server();
+    std::thread::park_timeout(Duration::from_secs(5));
+    fleet.scene.plane.start_server();
+    gates.iter().for_each(cri_api::testing::Gate::open);
+    fleet.apply(&[("slow", json!({"images": [{"name": slow}], "nodeSelector": {}, "rollout": everywhere}))]);
+    fleet.until_ready();
+    assert_eq!(fleet.asked("slow"), nodes);
 }
