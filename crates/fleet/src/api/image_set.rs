@@ -240,11 +240,6 @@ pub struct Rollout {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schemas::optional_time")]
     pub restarted_at: Option<Time>,
-    /// Largest number of bytes per second that one node fetches for this set, such as `50Mi`. Without this field there is no
-    /// limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "schemas::optional_amount")]
-    pub max_pull_bandwidth: Option<IntOrString>,
 }
 
 /// Reaction to a failed rollout.
@@ -266,7 +261,6 @@ impl Default for Rollout {
             progress_deadline: ten_minutes(),
             on_failure: OnFailure::default(),
             restarted_at: None,
-            max_pull_bandwidth: None,
         }
     }
 }

@@ -20,7 +20,7 @@ pub use node_images::{
     DiskReport, ImagePhase, ImageReport, NodeImages, NodeImagesSpec, NodeImagesStatus, SetPhase, SetReport,
 };
 pub use pull_policy::PullPolicy;
-pub use values::{MinFree, ValueError, bytes, decode, share_of};
+pub use values::{MinFree, ValueError, decode, share_of};
 
 /// API group of the objects.
 pub const GROUP: &str = "imagelet.dev";

@@ -29,12 +29,6 @@ pub(super) fn min_free(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-pub(super) fn optional_amount(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "x-kubernetes-int-or-string": true, "minimum": 1, "maximum": i32::MAX, "pattern": AMOUNT, "maxLength": 16
-    })
-}
-
 pub(super) fn optional_rank(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "pattern": "^[0-9a-f]{16}$", "maxLength": 16})
 }

@@ -60,7 +60,7 @@ pub fn share_of(value: &IntOrString, total: usize) -> Result<usize, ValueError> 
 }
 
 /// Returns a number of bytes, such as `50Mi`.
-pub fn bytes(value: &IntOrString) -> Result<u64, ValueError> {
+fn bytes(value: &IntOrString) -> Result<u64, ValueError> {
     const UNITS: [(&str, u64); 8] = [
         ("Ki", 1 << 10),
         ("Mi", 1 << 20),

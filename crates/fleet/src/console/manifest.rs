@@ -8,7 +8,7 @@ use oci::Reference;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::api::{FleetSpec, ImageSetSpec, MinFree, bytes, share_of};
+use crate::api::{FleetSpec, ImageSetSpec, MinFree, share_of};
 
 /// An ImageSet in a file. A status is ignored, as the server ignores it.
 #[derive(Debug, Default, Deserialize)]
@@ -69,7 +69,6 @@ pub fn problems(set: &ImageSetSpec) -> Vec<(String, String)> {
         ("spec.minFree", MinFree::parse(&set.min_free).err()),
         ("spec.rollout.maxConcurrent", share_of(&rollout.max_concurrent, 0).err()),
         ("spec.rollout.maxFailed", share_of(&rollout.max_failed, 0).err()),
-        ("spec.rollout.maxPullBandwidth", rollout.max_pull_bandwidth.as_ref().and_then(|value| bytes(value).err())),
     ] {
         if let Some(error) = wrong {
             push(path, format!("Invalid value: {error}"));
