@@ -143,7 +143,7 @@ fn image_sets_bring_images_with_fewer_writes_and_keep_them() {
     let by_set = race.arrive("set", |images| {
         let images: Vec<Value> = images.iter().map(|image| json!({"name": image})).collect();
         race.cluster.plane.apply(&json!({"apiVersion": "imagelet.dev/v1alpha1", "kind": "ImageSet",
-            "metadata": {"name": "prepull"}, "spec": {"images": images, "nodeSelector": {}}}));
+            "metadata": {"name": "prepull"}, "spec": {"images": images, "nodeSelector": {}, "minFree": "0%"}}));
     });
     race.cluster.plane.wait(&["--for=condition=Ready", "imageset/prepull"]);
     let left = race.left(&by_set.images);
