@@ -291,6 +291,14 @@ impl Images {
         }
     }
 
+    /// Returns true if pulls report which layers are missing: those of our engine, not those of a runtime.
+    pub(crate) async fn reports_layers(&self) -> bool {
+        match &self.keeper {
+            ImageKeeper::Runtime(_) => matches!(self.pull_engine().await, Ok(Some(choice)) if choice.is_embedded),
+            ImageKeeper::Store(_) | ImageKeeper::Absent | ImageKeeper::Crio(..) => true,
+        }
+    }
+
     /// Returns `service` with the image IDs that clients of the runtime expect.
     pub(crate) fn for_clients(&self, service: Arc<dyn ImageService>) -> Arc<dyn ImageService> {
         if self.crio.is_some() { Arc::new(CrioIds::new(service)) } else { service }

@@ -97,6 +97,7 @@ struct Scene {
     directory: tempfile::TempDir,
     begun: Instant,
     service: Arc<dyn ImageService>,
+    reports_layers: bool,
     daemon: Option<(DropGuard, TaskTracker)>,
 }
 
@@ -115,6 +116,7 @@ impl Scene {
             service: service(&fake),
             directory: tempfile::tempdir().expect("a directory"),
             begun: Instant::now(),
+            reports_layers: true,
             daemon: None,
             server,
             fake,
@@ -145,6 +147,7 @@ impl Scene {
             namespace: "fleet".to_owned(),
             client: self.server.client(),
             service: Arc::clone(&self.service),
+            reports_layers: self.reports_layers,
             manager: Arc::new(ImageManager::new(Arc::clone(&self.service), Arc::new(LogRecorder), manager)),
             collector: Arc::clone(&self.collector) as Arc<dyn Collector>,
             access: NamespaceAccess::default(),
@@ -348,6 +351,24 @@ async fn pull_that_does_not_fit_on_the_disk_stops_before_it_fetches() {
     let report = scene.until_phase("Ready").await;
     assert_eq!(*scene.collector.reclaimed.lock(), [300]);
     assert_eq!(report["images"][0]["bytes"]["total"], 3, "of the fake's own layer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn runtime_that_reports_no_layers_pulls_only_onto_a_disk_with_enough_free_space() {
+    let mut scene = Scene::new().await;
+    scene.reports_layers = false;
+    scene.restart().await;
+    let app = FakeImage::new("app");
+    let space = ImageSpace { capacity: 1000, free: 90, images: 600, reclaimable: 9 };
+    *scene.collector.space.lock() = Some(space);
+    scene.put_set(1, &[(APP, &app)], &json!({}));
+    let report = scene.until_phase("Failed").await;
+    assert_eq!(report["images"][0]["reason"], "InsufficientSpace");
+    assert_eq!((scene.pulls(), scene.collector.reclaimed.lock().len()), (0, 0));
+    // Unused images make room.
+    *scene.collector.space.lock() = Some(ImageSpace { reclaimable: 10, ..space });
+    scene.until_phase("Ready").await;
+    assert_eq!(*scene.collector.reclaimed.lock(), [100]);
 }
 
 #[tokio::test(start_paused = true)]

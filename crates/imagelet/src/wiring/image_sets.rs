@@ -80,6 +80,7 @@ pub(crate) async fn open(
         namespace,
         client: client.clone(),
         service,
+        reports_layers: images.reports_layers().await,
         manager: managed.manager,
         collector: Arc::new(collector),
         access: app.namespace_access.clone(),

@@ -163,6 +163,7 @@ impl HollowFleet {
                     client,
                     manager: Arc::new(ImageManager::new(Arc::clone(&service), Arc::new(LogRecorder), manager)),
                     service,
+                    reports_layers: true,
                     collector: Arc::new(RoomyDisk),
                     access: NamespaceAccess::default(),
                     directory,
