@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::names::{CONTROLLER, IMAGE, NODE, metadata};
 
+/// Label of a node whose agent is a service of the machine: two agents would write one report.
+const NO_DAEMONSET: &str = "imagelet.dev/no-daemonset";
+
 pub(super) fn controller() -> Vec<Value> {
     let name = json!({"app.kubernetes.io/name": CONTROLLER});
     let container = json!({
@@ -65,7 +68,7 @@ pub(super) fn node() -> Vec<Value> {
     vec![
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(NODE),
-            "data": {"config.yaml": CONFIG, "kubeconfig": KUBECONFIG},
+            "data": {"config.yaml": CONFIG},
         }),
         json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata(NODE),
@@ -77,6 +80,9 @@ pub(super) fn node() -> Vec<Value> {
                         "serviceAccountName": NODE,
                         "priorityClassName": "system-node-critical",
                         "nodeSelector": {"kubernetes.io/os": "linux"},
+                        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [{"matchExpressions": [{"key": NO_DAEMONSET, "operator": "DoesNotExist"}]}],
+                        }}},
                         "tolerations": [{"operator": "Exists"}],
                         "containers": [container],
                         "volumes": [
@@ -93,32 +99,13 @@ pub(super) fn node() -> Vec<Value> {
     ]
 }
 
-/// Configuration of the daemon of a node over the node's containerd, which pulls.
+/// Configuration of the daemon of a node over the node's containerd, which pulls. The token of the service account names the node.
 const CONFIG: &str = "\
 apiVersion: imagelet.dev/v1alpha1
 kind: ImageletConfiguration
 imageServiceEndpoint: unix:///run/containerd/containerd.sock
 pullEngine: runtime
 fleet:
-  kubeconfig: /etc/imagelet/kubeconfig
+  kubeconfig: in-cluster
   namespace: imagelet-fleet
-";
-
-/// Credentials of the daemon: the service account of its pod, whose token names the node.
-const KUBECONFIG: &str = "\
-apiVersion: v1
-kind: Config
-clusters:
-- name: cluster
-  cluster:
-    server: https://kubernetes.default.svc
-    certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
-users:
-- name: pod
-  user:
-    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
-contexts:
-- name: pod
-  context: {cluster: cluster, user: pod, namespace: imagelet-fleet}
-current-context: pod
 ";

@@ -49,7 +49,11 @@ pub(crate) async fn open(
         collection.pin_for_image_sets(Pins::default()).await?;
         return Ok(None);
     };
-    let client = ClusterClient::open(kubeconfig).await?;
+    let client = if app.config.fleet.is_in_cluster() {
+        ClusterClient::in_cluster()?
+    } else {
+        ClusterClient::open(kubeconfig).await?
+    };
     let namespace = match app.config.fleet.namespace.as_str() {
         "" => client.current().default_namespace().to_owned(),
         namespace => namespace.to_owned(),
