@@ -40,6 +40,7 @@ impl Fleet {
 /// Subcommands of `imagelet fleet`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetAction {
+    Install(FleetInstall),
     Apply(FleetApply),
     Status(FleetStatusArgs),
     Watch(FleetWatch),
@@ -59,6 +60,25 @@ pub(crate) enum FleetAction {
     /// Print the manifests of the fleet: its kinds, rights, admission policies and workloads
     #[command(hide = true)]
     Manifests,
+}
+
+/// Install or upgrade a fleet in a cluster
+///
+/// Applies the kinds, the rights, the admission policies, the controller and the DaemonSet of this version on the server (server-side
+/// apply), which are the objects of deploy/fleet. An older API server gets those that it takes, with a warning about the others.
+///
+/// The setting `kubeconfig` has the credentials; without it, $KUBECONFIG or ~/.kube/config.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet fleet install --image registry.example/imagelet:0.3.0")]
+pub(crate) struct FleetInstall {
+    /// Image of imagelet in a registry that the nodes can pull from
+    #[arg(long, value_name = "IMAGE", value_parser = super::remote::image)]
+    pub(crate) image: String,
+    /// Take over fields that another manager owns
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
 }
 
 /// Create or change ImageSets and the Fleet

@@ -27,7 +27,7 @@ pub(super) async fn requests(app: &App) -> Outcome<FleetRequests> {
 /// Words a failed request.
 pub(super) fn failed(error: &RequestError) -> Failure {
     if error.is_not_installed() {
-        let hint = "the kinds of a fleet are not installed: `kubectl apply -f deploy/fleet/install.yaml`";
+        let hint = "the kinds of a fleet are not installed: `imagelet fleet install`";
         return Failure::failed(format!("{error} ({hint})"));
     }
     let code = match error.failure() {
