@@ -1,5 +1,6 @@
 //! `imagelet fleet apply` and `imagelet fleet install`: server-side apply of ImageSets and the Fleet, or of the objects that run a fleet.
 
+use cluster::client::Failure as Cause;
 use fleet::console::{FleetRequests, RequestError};
 use fleet::manifests::{Installation, install_on};
 use serde::Serialize;
@@ -37,13 +38,19 @@ pub(super) async fn install(app: &App, args: &FleetInstall) -> Outcome {
     apply(app, &requests, objects, &options).await
 }
 
-/// Applies the objects one after the other. A failure of one does not keep the others from being applied.
+/// Applies the objects one after the other. A failure of one does not keep the others from being applied, but the first refused
+/// permission is the last request.
 async fn apply(app: &App, requests: &FleetRequests, objects: Vec<FleetObject>, args: &FleetApply) -> Outcome {
     let (mut applied, mut failures) = (Vec::new(), Vec::new());
     for object in objects {
         match requests.apply(&object.value, args.force_conflicts, args.dry_run).await {
             Ok(result) => applied.push(AppliedObject { kind: object.kind, name: object.name, result: result.word() }),
-            Err(error) => failures.push(refused(&object, &error)),
+            Err(error) => {
+                failures.push(refused(&object, &error));
+                if matches!(error.failure(), Cause::Forbidden | Cause::Unauthorized) {
+                    break;
+                }
+            }
         }
     }
     if app.printer.format.is_some_and(crate::output::Format::is_document) {

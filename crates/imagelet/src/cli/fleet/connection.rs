@@ -7,11 +7,15 @@ use cluster::client::Failure as Cause;
 use fleet::console::{FleetRequests, RequestError};
 
 use crate::app::App;
+use crate::config::Origin;
 use crate::exit::{Code, Failure, Outcome};
 
-/// Returns the requests of the user: with the kubeconfig of the setting, else the files of `$KUBECONFIG`, else `~/.kube/config`.
+/// Returns the requests of the user: with `--kubeconfig`, else the files of `$KUBECONFIG`, else `~/.kube/config`. A configuration file has
+/// the identity of the node, which is not the user's.
 pub(super) async fn requests(app: &App) -> Outcome<FleetRequests> {
-    let files = match (&app.config.cluster.kubeconfig, app.environment.kubeconfigs.as_slice()) {
+    let is_of_node = matches!(app.config.origins.get("kubeconfig"), Some(Origin::File { .. }));
+    let given = app.config.cluster.kubeconfig.as_ref().filter(|_| !is_of_node);
+    let files = match (given, app.environment.kubeconfigs.as_slice()) {
         (Some(path), _) => vec![path.clone()],
         (None, []) => app.environment.home.iter().map(|home| home.join(".kube/config")).collect::<Vec<PathBuf>>(),
         (None, files) => files.to_vec(),

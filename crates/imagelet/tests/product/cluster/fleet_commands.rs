@@ -66,9 +66,14 @@ fn a_failing_rollout_is_found_and_mended_at_a_shell() {
     for (node, role) in [("n0", "web"), ("n1", "db")] {
         plane.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": {"role": role}}}));
     }
-    // The kubeconfig is that of the environment, as for kubectl; a file of the list may be missing.
+    // The kubeconfig is that of the environment, as for kubectl; a file of the list may be missing. That of a configuration file belongs
+    // to the node.
     let files = format!("/not/there:{}", plane.admin().display());
-    let imagelet = Imagelet::bare().env("KUBECONFIG", &files);
+    let config = plane.file("config.yaml");
+    let of_node =
+        json!({"apiVersion": "imagelet.dev/v1alpha1", "kind": "ImageletConfiguration", "kubeconfig": plane.node("n0")});
+    fs::write(&config, of_node.to_string()).expect("written");
+    let imagelet = Imagelet::bare().env("KUBECONFIG", &files).global("--config", &config.display().to_string());
     let run = |args: &[&str]| imagelet.ok(&[&["fleet"], args].concat());
     install_twice(plane, &imagelet);
 
