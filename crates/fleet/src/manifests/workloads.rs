@@ -106,6 +106,6 @@ kind: ImageletConfiguration
 imageServiceEndpoint: unix:///run/containerd/containerd.sock
 pullEngine: runtime
 fleet:
-  kubeconfig: in-cluster
+  inCluster: true
   namespace: imagelet-fleet
 ";

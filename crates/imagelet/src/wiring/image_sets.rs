@@ -44,15 +44,14 @@ pub(crate) async fn open(
     collection: &Arc<Collection>,
     collects: bool,
 ) -> Outcome<Option<ImageSets>> {
-    let Some(kubeconfig) = &app.config.fleet.kubeconfig else {
-        // The setting was removed: no set wants an image here any more.
-        collection.pin_for_image_sets(Pins::default()).await?;
-        return Ok(None);
-    };
-    let client = if app.config.fleet.is_in_cluster() {
-        ClusterClient::in_cluster()?
-    } else {
-        ClusterClient::open(kubeconfig).await?
+    let client = match (&app.config.fleet.kubeconfig, app.config.fleet.in_cluster) {
+        (Some(kubeconfig), _) => ClusterClient::open(kubeconfig).await?,
+        (None, true) => ClusterClient::in_cluster()?,
+        (None, false) => {
+            // The setting was removed: no set wants an image here any more.
+            collection.pin_for_image_sets(Pins::default()).await?;
+            return Ok(None);
+        }
     };
     let namespace = match app.config.fleet.namespace.as_str() {
         "" => client.current().default_namespace().to_owned(),
@@ -78,7 +77,7 @@ pub(crate) async fn open(
     let by_pod = |by: &WantedBy| matches!(by, WantedBy::Pod { .. } | WantedBy::Client);
     let collector = NodeCollector { collection: Arc::clone(collection), service: Arc::clone(&service), collects };
     let node = app.config.pods.node_name();
-    tracing::info!(node, kubeconfig = %kubeconfig.display(), "following the ImageSets of the cluster");
+    tracing::info!(node, "following the ImageSets of the cluster");
     let daemon = NodeDaemon::open(NodeDaemonOptions {
         node,
         namespace,
