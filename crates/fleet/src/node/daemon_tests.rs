@@ -354,6 +354,19 @@ async fn pull_that_does_not_fit_on_the_disk_stops_before_it_fetches() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn changed_set_ends_the_wait_after_a_failure() {
+    let scene = Scene::with(|fake| Arc::new(Announcing(fake.clone(), 100))).await;
+    let app = FakeImage::new("app");
+    *scene.collector.space.lock() = Some(ImageSpace { capacity: 1000, free: 250, ..ImageSpace::default() });
+    scene.put_set(1, &[(APP, &app)], &json!({}));
+    scene.until("several failures", |status| status["images"][0]["attempts"].as_u64() >= Some(4)).await;
+    let failed = Instant::now();
+    scene.put_set(2, &[(APP, &app)], &json!({"minFree": "1%"}));
+    scene.until_phase("Ready").await;
+    assert!(failed.elapsed() < Duration::from_secs(10), "{:?}", failed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
 async fn runtime_that_reports_no_layers_pulls_only_onto_a_disk_with_enough_free_space() {
     let mut scene = Scene::new().await;
     scene.reports_layers = false;
