@@ -46,7 +46,6 @@ pub(super) fn node() -> Vec<Value> {
         "args": [
             "serve",
             "--config=/etc/imagelet/config.yaml",
-            "--root=/var/lib/imagelet",
             "--listen=unix:///run/imagelet/imagelet.sock",
             "--node-name=$(NODE_NAME)",
         ],
@@ -61,7 +60,7 @@ pub(super) fn node() -> Vec<Value> {
             {"name": "config", "mountPath": "/etc/imagelet"},
             {"name": "runtime", "mountPath": "/run/containerd"},
             {"name": "images", "mountPath": "/var/lib/containerd", "readOnly": true},
-            {"name": "state", "mountPath": "/var/lib/imagelet"},
+            {"name": "state", "mountPath": "/var/lib/imagelet-fleet"},
             {"name": "socket", "mountPath": "/run/imagelet"},
         ],
     });
@@ -99,10 +98,12 @@ pub(super) fn node() -> Vec<Value> {
     ]
 }
 
-/// Configuration of the daemon of a node over the node's containerd, which pulls. The token of the service account names the node.
+/// Configuration of the daemon of a node over the node's containerd, which pulls. The token of the service account names the node. The root
+/// has the path that it has on the node, which another imagelet of the node does not use: pins in containerd have the root in their label.
 const CONFIG: &str = "\
 apiVersion: imagelet.dev/v1alpha1
 kind: ImageletConfiguration
+root: /var/lib/imagelet-fleet
 imageServiceEndpoint: unix:///run/containerd/containerd.sock
 pullEngine: runtime
 fleet:

@@ -50,6 +50,7 @@ pub(crate) async fn open(
         (None, false) => {
             // The setting was removed: no set wants an image here any more.
             collection.pin_for_image_sets(Pins::default()).await?;
+            collection.pin_in_runtime().await;
             return Ok(None);
         }
     };
@@ -112,7 +113,9 @@ fn everything() -> CollectRequest {
 #[async_trait]
 impl Collector for NodeCollector {
     async fn pin(&self, pins: Pins) -> Result<(), String> {
-        self.collection.pin_for_image_sets(pins).await.map_err(|error| chain(&error))
+        self.collection.pin_for_image_sets(pins).await.map_err(|error| chain(&error))?;
+        self.collection.pin_in_runtime().await;
+        Ok(())
     }
 
     async fn space(&self) -> Option<ImageSpace> {
