@@ -128,7 +128,9 @@ impl<'a> Services<'a> {
             }
             _ => None,
         };
+        let set_board = image_sets::board(&app.config);
         let registered = |registry: &mut Registry| {
+            set_board.iter().for_each(|board| board.register(registry));
             node.register(registry);
             if let Some(managed) = managed {
                 managed.register(registry);
@@ -148,7 +150,7 @@ impl<'a> Services<'a> {
         };
         let page = status_page::open(app, &node.collection, manager, Some(&node)).await?;
         let collects = app.config.gc.enabled.unwrap_or(true);
-        let image_sets = image_sets::open(app, images, &node.collection, collects).await?;
+        let image_sets = image_sets::open(app, images, &node.collection, collects, set_board).await?;
         Ok(Self { images, managed, cri, admin, port, page, cluster, image_sets, node, _lock })
     }
 

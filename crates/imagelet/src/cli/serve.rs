@@ -52,8 +52,10 @@ async fn serve(app: &App) -> Outcome {
         serving::service(images, &collection, &metrics, &app.board, collects);
     images.answer_with(Arc::clone(&to_commands));
     let server = listening.open(app, to_clients, runtime)?;
+    let set_board = image_sets::board(&app.config);
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
+        set_board.iter().for_each(|board| board.register(registry));
         collection.register(registry);
         app.network.register(registry);
         app.traces.iter().for_each(|traces| traces.register(registry));
@@ -69,7 +71,7 @@ async fn serve(app: &App) -> Outcome {
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let page = status_page::open(app, &collection, None, None).await?;
-    let sets = image_sets::open(app, images, &collection, collects).await?;
+    let sets = image_sets::open(app, images, &collection, collects, set_board).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let shown_until = stop.clone();
     tasks.spawn(async move { status_page::run(page, &shown_until).await });

@@ -9,13 +9,14 @@ use async_trait::async_trait;
 use cluster::ClusterClient;
 use cluster::retry::system_random;
 use cri_api::{ImageService, ImageSpec};
-use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions};
+use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions, SetBoard};
 use image_manager::gc::Pins;
 use image_manager::{LogRecorder, PullBoard, ReclaimSpace as _, WantedBy, WatchedPulls};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::config::Config;
 use crate::exit::{Outcome, chain};
 use crate::images::Images;
 use crate::manager::{Managed, ManagerParts, Mode};
@@ -36,15 +37,21 @@ impl ImageSets {
     }
 }
 
-/// Opens the daemon of ImageSets; `None` if the configuration names no API server for it. `collects` is true if this process removes
+/// Returns a board for the state of ImageSets; `None` if this agent follows none.
+pub(crate) fn board(config: &Config) -> Option<SetBoard> {
+    config.fleet.kubeconfig.as_ref().map(|_| SetBoard::default())
+}
+
+/// Opens the daemon of ImageSets, which writes to `board`; `None` if the configuration names no API server for it. `collects` is true if this process removes
 /// images.
 pub(crate) async fn open(
     app: &App,
     images: &Images,
     collection: &Arc<Collection>,
     collects: bool,
+    board: Option<SetBoard>,
 ) -> Outcome<Option<ImageSets>> {
-    let Some(kubeconfig) = &app.config.fleet.kubeconfig else {
+    let (Some(kubeconfig), Some(set_board)) = (&app.config.fleet.kubeconfig, board) else {
         // The setting was removed: no set wants an image here any more.
         collection.pin_for_image_sets(Pins::default()).await?;
         return Ok(None);
@@ -88,6 +95,7 @@ pub(crate) async fn open(
         wall_clock: Arc::new(jiff::Timestamp::now),
         random: system_random(),
         pods_pull: Arc::new(move || board.pulls().iter().any(|pull| pull.wanted_by.iter().any(by_pod))),
+        board: set_board,
     });
     Ok(Some(ImageSets { daemon: daemon.await, client }))
 }
