@@ -4,12 +4,19 @@ use serde_json::{Value, json};
 
 use super::names::{CONTROLLER, IMAGE, NODE, metadata};
 
+fn probe(path: &str) -> Value {
+    json!({"httpGet": {"path": path, "port": "metrics"}})
+}
+
 pub(super) fn controller() -> Vec<Value> {
     let name = json!({"app.kubernetes.io/name": CONTROLLER});
     let container = json!({
         "name": "controller",
         "image": IMAGE,
-        "args": ["fleet", "controller", "--identity=$(POD_NAME)"],
+        "args": ["fleet", "controller", "--identity=$(POD_NAME)", "--metrics-address=0.0.0.0:9095"],
+        "ports": [{"name": "metrics", "containerPort": 9095}],
+        "readinessProbe": probe("/readyz"),
+        "livenessProbe": probe("/livez"),
         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
@@ -47,6 +54,9 @@ pub(super) fn node() -> Vec<Value> {
             "--listen=unix:///run/imagelet/imagelet.sock",
             "--node-name=$(NODE_NAME)",
         ],
+        "ports": [{"name": "metrics", "containerPort": 9095}],
+        "readinessProbe": probe("/readyz"),
+        "livenessProbe": probe("/livez"),
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
@@ -99,6 +109,7 @@ apiVersion: imagelet.dev/v1alpha1
 kind: ImageletConfiguration
 imageServiceEndpoint: unix:///run/containerd/containerd.sock
 pullEngine: runtime
+metricsAddress: 0.0.0.0:9095
 fleet:
   kubeconfig: /etc/imagelet/kubeconfig
   namespace: imagelet-fleet
