@@ -112,6 +112,11 @@ impl Admin {
         Self::of(|_| {}, Readiness::Waiting(why.to_owned()))
     }
 
+    /// A process that is ready while it runs, such as the controller of a fleet.
+    pub fn running(register: impl FnOnce(&mut Registry)) -> Self {
+        Self::of(register, Readiness::Running)
+    }
+
     /// The parts behind the socket of a store.
     fn of_store(service: Arc<dyn ImageService>, engine: Arc<dyn ImageEngine>) -> Self {
         Self {
@@ -182,13 +187,32 @@ impl Admin {
         }
         let address = tcp.as_ref().map(Port::address);
         if let Some(port) = tcp {
-            tracing::info!(endpoint = %format_args!("http://{}/metrics", port.address()), "metrics");
-            let (routes, stop) = (routes::public_alone(Arc::clone(&state)), stop.clone());
-            tasks.spawn(async move { port.run(&stop, move |_| TowerToHyperService::new(routes.clone())).await });
+            answer_on(port, &state, &tasks);
         }
         tasks.close();
         Ok(AdminServer { state, stop, tasks, tcp: address, _socket: socket })
     }
+
+    /// Listens at this address alone, for metrics and health, and answers until `stop` or its own end.
+    ///
+    /// # Errors
+    /// The address is not free.
+    pub async fn start_metrics(self, at: SocketAddr, stop: &CancellationToken) -> Result<AdminServer, ListenError> {
+        let port = listen_tcp(at).await?;
+        let stop = stop.child_token();
+        let state = Arc::new(Self { stop: stop.clone(), ..self });
+        let (tasks, address) = (TaskTracker::new(), port.address());
+        answer_on(port, &state, &tasks);
+        tasks.close();
+        Ok(AdminServer { state, stop, tasks, tcp: Some(address), _socket: None })
+    }
+}
+
+/// Answers requests for metrics and health on this port until the process ends.
+fn answer_on(port: Port, state: &Arc<Admin>, tasks: &TaskTracker) {
+    tracing::info!(endpoint = %format_args!("http://{}/metrics", port.address()), "metrics");
+    let (routes, stop) = (routes::public_alone(Arc::clone(state)), state.stop.clone());
+    tasks.spawn(async move { port.run(&stop, move |_| TowerToHyperService::new(routes.clone())).await });
 }
 
 /// An admin endpoint that answers. Dropping it ends it at once.

@@ -22,6 +22,8 @@ pub mod conditions;
 pub mod console;
 pub mod controller;
 pub mod manifests;
+#[cfg(test)]
+mod metric_page;
 pub mod node;
 pub mod release;
 pub mod rollout;

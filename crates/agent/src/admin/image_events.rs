@@ -40,7 +40,7 @@ async fn events(state: SharedState, ConnectInfo(caller): ConnectInfo<Caller>) ->
     // Its own lists are not among the calls that the agent counts.
     let service = match &state.readiness {
         Readiness::Service(service) => Arc::clone(service),
-        Readiness::Waiting(_) => for_others,
+        Readiness::Waiting(_) | Readiness::Running => for_others,
     };
     let service: Arc<dyn ImageService> = match &state.collection {
         Some(collection) => Arc::new(collection.served(service, false)),

@@ -56,7 +56,7 @@ pub(super) const ROUTES: &[Route] = &[
 fn board(state: &Admin) -> Result<&PodBoard, Refusal> {
     let none = || match &state.readiness {
         Readiness::Waiting(why) => Refusal::new(Kind::Unavailable, why.clone()),
-        Readiness::Service(_) => Refusal::new(Kind::NotFound, NOBODY),
+        Readiness::Service(_) | Readiness::Running => Refusal::new(Kind::NotFound, NOBODY),
     };
     state.pods.as_ref().ok_or_else(none)
 }

@@ -329,6 +329,7 @@ async fn the_page_names_every_metric_of_pods() {
     let told = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let page = include_str!("../../../../docs/admin.md");
     let (before, after) = page.split_once("### Pods").expect("a heading");
+    let (after, _) = after.split_once("\n### ").expect("a further heading");
     let rows = |part: &'static str| -> BTreeMap<&str, &str> {
         let rows = part.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
         rows.map(|(name, rest)| (name, rest.split(' ').next().unwrap_or_default())).collect()

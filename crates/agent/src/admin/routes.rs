@@ -233,6 +233,7 @@ pub(super) async fn ready(extract::State(state): SharedState) -> Result<Response
     let service = match &state.readiness {
         Readiness::Service(service) => service,
         Readiness::Waiting(why) => return unready(why.clone()),
+        Readiness::Running => return Ok("ok\n".into_response()),
     };
     if let Some(Err(problem)) = state.pods.as_ref().map(PodBoard::healthy) {
         return unready(format!("pods: {problem}"));

@@ -62,6 +62,8 @@ pub(super) enum Readiness {
     Service(Arc<dyn ImageService>),
     /// Not ready, for this reason.
     Waiting(String),
+    /// Ready while the process runs.
+    Running,
 }
 
 /// The refusal of what only a store of ours can do, where something else keeps the images.

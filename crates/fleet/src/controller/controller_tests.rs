@@ -1,6 +1,6 @@
 //! Tests of the controller against the server in memory. The tests act as nodes; time is virtual.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::api::{ImageSetStatus, NodeCursor, ResolvedImage, SetImage};
+use crate::metric_page::{self, documented, exported, samples};
 use crate::release::may_start;
 
 const API: &str = "/apis/imagelet.dev/v1alpha1";
@@ -46,6 +47,8 @@ struct Fixture {
     tags: Arc<Tags>,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// Figures of each replica.
+    metrics: Mutex<BTreeMap<String, ControllerMetrics>>,
 }
 
 impl Drop for Fixture {
@@ -61,7 +64,13 @@ impl Fixture {
             tags: Arc::default(),
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
+            metrics: Mutex::default(),
         }
+    }
+
+    /// Returns the metrics of a replica as text.
+    fn metrics(&self, identity: &str) -> String {
+        metric_page::text(|registry| self.metrics.lock()[identity].register(registry))
     }
 
     /// Starts a replica, which ends with the token.
@@ -69,8 +78,10 @@ impl Fixture {
         // Virtual time moves the clock.
         let start = tokio::time::Instant::now();
         let clock: Clock = Arc::new(move || Timestamp::from_second(1_000_000).expect("a time") + start.elapsed());
-        let options =
-            ControllerOptions { namespace: "fleet".into(), identity: identity.into(), leader_election, clock };
+        let metrics = ControllerMetrics::default();
+        self.metrics.lock().insert(identity.to_owned(), metrics.clone());
+        let (namespace, identity) = ("fleet".to_owned(), identity.to_owned());
+        let options = ControllerOptions { namespace, identity, leader_election, clock, metrics };
         let tags: Arc<dyn TagResolver> = Arc::<Tags>::clone(&self.tags);
         let controller = Controller::new(self.server.client(), options, tags);
         let stop = self.stop.child_token();
@@ -238,6 +249,13 @@ async fn another_replica_continues_when_the_leader_dies() {
     };
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(lease(&fixture), "one");
+    let figures = |fixture: &Fixture, identity: &str| {
+        let text = fixture.metrics(identity);
+        let is_counted = |line: &&str| !line.starts_with("imagelet_fleet_pass_");
+        samples(&text).into_iter().filter(is_counted).map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(figures(&fixture, "one")[..2], ["imagelet_fleet_leader 1", "imagelet_fleet_nodes 4"]);
+    assert_eq!(figures(&fixture, "two"), ["imagelet_fleet_leader 0"], "the leader alone counts nodes");
     first.cancel();
     let mut changes = fixture.server.changes();
     while lease(&fixture) != "two" {
@@ -342,4 +360,43 @@ async fn a_finished_set_is_deleted_after_its_time() {
     while fixture.server.get(&format!("{API}/imagesets/set")).is_some() {
         changes.changed().await.expect("the server lives");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_follow_sets_and_the_page_names_each_one() {
+    let fixture = Fixture::new();
+    fixture.nodes(3);
+    fixture.set("web", 1, &json!({"rollout": {"maxConcurrent": 3}}));
+    fixture.set("gone", 1, &json!({}));
+    fixture.replica("one", false);
+    fixture.until("web", "Progressing", "True RollingOut").await;
+    fixture.report("n0", &["web"], "Ready");
+    fixture.report("n1", &["web"], "Failed");
+    fixture.server.remove(&format!("{API}/imagesets/gone"));
+    fixture.until("web", "Degraded", "True TooManyFailures").await;
+    // The next pass is after the write.
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let text = fixture.metrics("one");
+    let of_sets: Vec<&str> =
+        samples(&text).into_iter().filter(|line| line.starts_with("imagelet_fleet_set_")).collect();
+    let want = [
+        r#"imagelet_fleet_set_nodes{set="web",state="waiting"} 1"#,
+        r#"imagelet_fleet_set_nodes{set="web",state="pulling"} 0"#,
+        r#"imagelet_fleet_set_nodes{set="web",state="ready"} 1"#,
+        r#"imagelet_fleet_set_nodes{set="web",state="failed"} 1"#,
+        r#"imagelet_fleet_set_nodes{set="web",state="lost"} 0"#,
+        r#"imagelet_fleet_set_condition{set="web",type="Ready"} 0"#,
+        r#"imagelet_fleet_set_condition{set="web",type="Degraded"} 1"#,
+    ];
+    assert_eq!(of_sets, want);
+    assert!(!text.contains("imagelet_fleet_write_failures"), "{text}");
+
+    // A write fails once.
+    fixture.server.fail("PATCH imagesets/web/status", 500);
+    fixture.report("n1", &["web"], "Ready");
+    fixture.report("n2", &["web"], "Ready");
+    fixture.until("web", "Ready", "True AllNodesReady").await;
+    let text = fixture.metrics("one");
+    assert!(text.contains("\nimagelet_fleet_write_failures_total{kind=\"ImageSet\"} 1\n"), "{text}");
+    assert_eq!(exported(&text), documented("### The controller of a fleet"));
 }

@@ -45,7 +45,10 @@ impl<'a> Election<'a> {
         while !stop.is_cancelled() {
             match stop.run_until_cancelled(self.attempt()).await {
                 Some(Ok(true)) => return true,
-                Some(Err(error)) => tracing::warn!(error = text(&error), "cannot acquire the Lease of the controller"),
+                Some(Err(error)) => {
+                    self.options.metrics.write_failed("Lease");
+                    tracing::warn!(error = text(&error), "cannot acquire the Lease of the controller");
+                }
                 Some(Ok(false)) | None => {}
             }
             stop.run_until_cancelled(tokio::time::sleep(RETRY)).await;
@@ -65,6 +68,7 @@ impl<'a> Election<'a> {
                 }
                 Ok(Ok(false)) | Err(_) => return,
                 Ok(Err(error)) => {
+                    self.options.metrics.write_failed("Lease");
                     tracing::warn!(error = text(&error), "the Lease of the controller was not renewed");
                     RETRY
                 }

@@ -5,6 +5,7 @@
 mod events;
 mod index;
 mod leader;
+mod metrics;
 mod objects;
 mod options;
 mod pass;
@@ -24,6 +25,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::api::GROUP_VERSION;
 use leader::Election;
+pub use metrics::ControllerMetrics;
 use options::AllSelected;
 pub use options::{Clock, ControllerOptions};
 use pass::Passes;
@@ -74,6 +76,7 @@ impl Controller {
         let stop = stop.child_token();
         // Ends the tasks of this term also when the caller drops it.
         let _ended = stop.clone().drop_guard();
+        let _leading = self.options.metrics.lead();
         let tasks = TaskTracker::new();
         let mut watches = Watches::start(&self.client, &tasks, &stop);
         let resolved = Arc::new(Notify::new());

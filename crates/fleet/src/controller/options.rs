@@ -5,6 +5,8 @@ use std::sync::Arc;
 use cluster::watch::Selected;
 use jiff::Timestamp;
 
+use super::metrics::ControllerMetrics;
+
 /// Name under which the controller writes.
 pub(super) const MANAGER: &str = "imagelet-fleet-controller";
 /// Returns the current time.
@@ -21,6 +23,8 @@ pub struct ControllerOptions {
     pub leader_election: bool,
     /// Returns the current time.
     pub clock: Clock,
+    /// Receives the figures of this replica.
+    pub metrics: ControllerMetrics,
 }
 
 /// The watched kinds, in the order of [`AllSelected`].

@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::events::{Notice, about_set, publish};
 use super::index::{NodeReports, index};
+use super::metrics::SetFigures;
 use super::objects::{NodeFacts, ObjectReader};
 use super::options::{AllSelected, ControllerOptions, FLEETS, MANAGER, NODES, REPORTS, SETS};
 use super::resolutions::Resolutions;
@@ -83,6 +84,8 @@ impl Passes {
 
     /// Runs one pass.
     pub(super) async fn run(&mut self, selected: &AllSelected) {
+        let started = Instant::now();
+        let mut figures = Vec::new();
         let nodes = self.nodes.read(&selected[NODES].objects, NodeFacts::parse);
         let reports = self.reports.read(&selected[REPORTS].objects, decode);
         let sets = self.sets.read(&selected[SETS].objects, decode);
@@ -100,6 +103,7 @@ impl Passes {
             let (advanced, held) = self.advance(&world, set, free);
             free = free.saturating_sub(advanced.in_progress.saturating_sub(held));
             self.write(set, &advanced, nodes.len()).await;
+            figures.push(SetFigures::of(set.name_any(), &advanced.status));
         }
         self.remove_taints(&world, &sets, fleet.as_deref()).await;
         if let Some(fleet) = fleet {
@@ -112,6 +116,7 @@ impl Passes {
             };
             self.write_fleet(&fleet, &status).await;
         }
+        self.options.metrics.passed(started.elapsed(), nodes.len(), figures);
     }
 
     /// Returns the number of nodes in progress for all sets, by the statuses that are written.
@@ -174,7 +179,10 @@ impl Passes {
             match within(Api::<ImageSet>::all(self.client.current()).delete(&name, &parameters)).await {
                 Ok(_) => tracing::info!(set = name, "a finished set was deleted"),
                 Err(error) if failure(&error) == Failure::NotFound => {}
-                Err(error) => tracing::warn!(set = name, error = text(&error), "a finished set cannot be deleted"),
+                Err(error) => {
+                    self.options.metrics.write_failed("ImageSet");
+                    tracing::warn!(set = name, error = text(&error), "a finished set cannot be deleted");
+                }
             }
             return;
         }
@@ -197,6 +205,7 @@ impl Passes {
             // The watch delivers the newer object, and the next pass starts from it.
             Err(error) if matches!(failure(&error), Failure::Conflict | Failure::NotFound) => return,
             Err(error) => {
+                self.options.metrics.write_failed("ImageSet");
                 tracing::warn!(set = name, error = text(&error), "the status of a set was not written");
                 return;
             }
@@ -227,7 +236,7 @@ impl Passes {
                 .map(|set| RequiredSet { name: set.name_any(), is_ready: is_ready(world, set, node.name()) })
                 .collect();
             let step = decide(&sets, node.cursor.creation_time.0, deadline.into(), (self.options.clock)());
-            taints::apply(&self.client, &self.options.identity, node, taints, step).await;
+            taints::apply(&self.client, &self.options, node, taints, step).await;
         }
     }
 
@@ -243,7 +252,10 @@ impl Passes {
         let api: Api<Fleet> = Api::all(self.client.current());
         match within(api.patch_status(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(patch))).await {
             Ok(_) => self.fleet_written = Some(Instant::now()),
-            Err(error) => tracing::warn!(error = text(&error), "the status of the fleet was not written"),
+            Err(error) => {
+                self.options.metrics.write_failed("Fleet");
+                tracing::warn!(error = text(&error), "the status of the fleet was not written");
+            }
         }
     }
 }

@@ -9,11 +9,18 @@ use serde_json::{Value, json};
 
 use super::events::{Notice, about_node, publish};
 use super::objects::NodeFacts;
+use super::options::ControllerOptions;
 use crate::api::STARTUP_TAINT;
 use crate::taint::TaintStep;
 
 /// Carries out the step for a node.
-pub(super) async fn apply(client: &ClusterClient, identity: &str, node: &NodeFacts, taints: &[Value], step: TaintStep) {
+pub(super) async fn apply(
+    client: &ClusterClient,
+    options: &ControllerOptions,
+    node: &NodeFacts,
+    taints: &[Value],
+    step: TaintStep,
+) {
     let missing = match step {
         TaintStep::Keep => return,
         TaintStep::Remove => None,
@@ -28,6 +35,7 @@ pub(super) async fn apply(client: &ClusterClient, identity: &str, node: &NodeFac
         Ok(_) => {}
         Err(error) if matches!(failure(&error), Failure::Conflict | Failure::NotFound) => return,
         Err(error) => {
+            options.metrics.write_failed("Node");
             tracing::warn!(node = name, error = text(&error), "the startup taint cannot be removed");
             return;
         }
@@ -39,7 +47,12 @@ pub(super) async fn apply(client: &ClusterClient, identity: &str, node: &NodeFac
             let note = format!("startup taint removed after the deadline, without the images of {sets}");
             tracing::warn!(node = name, sets, "startup taint removed after the deadline");
             let reason = "ImagesNotReady";
-            publish(client, identity, Notice { about: about_node(name), is_warning: true, reason, note: &note }).await;
+            publish(
+                client,
+                &options.identity,
+                Notice { about: about_node(name), is_warning: true, reason, note: &note },
+            )
+            .await;
         }
     }
 }

@@ -132,3 +132,24 @@ fn the_base_has_every_object_once() {
             || listed["resources"].as_array().expect("a list").contains(&json!(file)))
     );
 }
+
+#[test]
+fn every_workload_has_probes_on_the_port_of_its_metrics() {
+    let all = install();
+    let workloads =
+        all.iter().filter(|object| ["Deployment", "DaemonSet"].contains(&object["kind"].as_str().unwrap_or_default()));
+    let mut count = 0;
+    for workload in workloads {
+        count += 1;
+        let container = &workload["spec"]["template"]["spec"]["containers"][0];
+        assert_eq!(container["ports"], json!([{"name": "metrics", "containerPort": 9095}]));
+        for (probe, path) in [("readinessProbe", "/readyz"), ("livenessProbe", "/livez")] {
+            assert_eq!(container[probe]["httpGet"], json!({"path": path, "port": "metrics"}));
+        }
+        let address = "0.0.0.0:9095";
+        let config = all.iter().find(|object| object["kind"] == "ConfigMap").expect("a ConfigMap");
+        let settings = [container["args"].to_string(), config["data"]["config.yaml"].to_string()];
+        assert!(settings.iter().any(|text| text.contains(address)), "{settings:?}");
+    }
+    assert_eq!(count, 2);
+}

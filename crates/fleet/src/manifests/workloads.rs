@@ -7,12 +7,19 @@ use super::names::{CONTROLLER, IMAGE, NODE, metadata};
 /// Label of a node whose agent is a service of the machine: two agents would write one report.
 const NO_DAEMONSET: &str = "imagelet.dev/no-daemonset";
 
+fn probe(path: &str) -> Value {
+    json!({"httpGet": {"path": path, "port": "metrics"}})
+}
+
 pub(super) fn controller() -> Vec<Value> {
     let name = json!({"app.kubernetes.io/name": CONTROLLER});
     let container = json!({
         "name": "controller",
         "image": IMAGE,
-        "args": ["fleet", "controller", "--identity=$(POD_NAME)"],
+        "args": ["fleet", "controller", "--identity=$(POD_NAME)", "--metrics-address=0.0.0.0:9095"],
+        "ports": [{"name": "metrics", "containerPort": 9095}],
+        "readinessProbe": probe("/readyz"),
+        "livenessProbe": probe("/livez"),
         "env": [{"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
@@ -49,6 +56,9 @@ pub(super) fn node() -> Vec<Value> {
             "--listen=unix:///run/imagelet/imagelet.sock",
             "--node-name=$(NODE_NAME)",
         ],
+        "ports": [{"name": "metrics", "containerPort": 9095}],
+        "readinessProbe": probe("/readyz"),
+        "livenessProbe": probe("/livez"),
         "env": [{"name": "NODE_NAME", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
         "resources": {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "512Mi"}},
         "securityContext": {
@@ -106,6 +116,7 @@ kind: ImageletConfiguration
 root: /var/lib/imagelet-fleet
 imageServiceEndpoint: unix:///run/containerd/containerd.sock
 pullEngine: runtime
+metricsAddress: 0.0.0.0:9095
 fleet:
   inCluster: true
   namespace: imagelet-fleet

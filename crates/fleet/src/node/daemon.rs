@@ -19,6 +19,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::board::SetBoard;
 use super::collector::{Collector, ImageSpace};
 use super::desired::ImageKey;
 use super::followed::NodeFacts;
@@ -27,6 +28,7 @@ use super::model::Model;
 use super::presence::Presence;
 use super::progress::PullProgress;
 use super::pull::{PullOrder, Puller};
+use super::report::limited;
 use super::secrets::SecretReader;
 use super::set_cache::SetCache;
 use super::state_file::{SavedState, StateFile};
@@ -85,6 +87,8 @@ pub struct NodeDaemonOptions {
     pub random: Random,
     /// Returns true while pods pull images.
     pub pods_pull: PodsPull,
+    /// Receives the state of the sets.
+    pub board: SetBoard,
 }
 
 /// The part of an agent that keeps the images of sets on its node.
@@ -177,6 +181,7 @@ impl NodeDaemon {
             client: client.clone(),
             wall_clock: Arc::clone(&self.options.wall_clock),
             random: Arc::clone(&self.options.random),
+            board: self.options.board.clone(),
         };
         let reports = self.reports.subscribe();
         tokio::join!(
@@ -250,6 +255,7 @@ impl NodeDaemon {
         match &result {
             Some(Ok(id)) => tracing::info!(image, id, "image of an ImageSet is present"),
             Some(Err(PullProblem { reason, message, .. })) => {
+                self.options.board.pull_failed(reason);
                 tracing::warn!(image, reason, error = message, "cannot pull an image of an ImageSet, will retry");
             }
             None => {}
@@ -441,7 +447,7 @@ impl NodeDaemon {
         }
     }
 
-    /// Publishes the report for the writer.
+    /// Publishes the state for the other parts of the process, and its report for the writer.
     fn publish(&mut self) {
         let is_known = self.is_observed && self.knows_sets;
         let Some(node) = self.model.node().cloned().filter(|_| is_known) else { return };
@@ -449,7 +455,9 @@ impl NodeDaemon {
             self.model.progressed(key, pull.progress.bytes());
         }
         let disk = self.space.map(ImageSpace::report);
-        let status = self.model.report((self.options.wall_clock)(), &self.options.version, disk);
+        let status = Arc::new(self.model.report((self.options.wall_clock)(), &self.options.version, disk));
+        self.options.board.publish(Arc::clone(&status));
+        let status = limited(&status);
         let report = OutgoingReport { status, node: node.name, node_uid: node.uid, nodes: self.model.nodes() };
         self.reports.send_replace(Some(report));
     }

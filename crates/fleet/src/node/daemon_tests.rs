@@ -99,6 +99,7 @@ struct Scene {
     service: Arc<dyn ImageService>,
     reports_layers: bool,
     daemon: Option<(DropGuard, TaskTracker)>,
+    board: SetBoard,
 }
 
 impl Scene {
@@ -118,6 +119,7 @@ impl Scene {
             begun: Instant::now(),
             reports_layers: true,
             daemon: None,
+            board: SetBoard::default(),
             server,
             fake,
         };
@@ -156,6 +158,7 @@ impl Scene {
             wall_clock: Arc::new(wall),
             random: Arc::new(|| 0.5),
             pods_pull: Arc::new(|| false),
+            board: self.board.clone(),
         })
         .await;
         let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
@@ -400,6 +403,10 @@ async fn node_keeps_its_images_while_the_api_server_is_away() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let requests = scene.server.take_requests();
     assert!(requests.len() < 900, "{} requests in an hour without an answer", requests.len());
+    let facts = scene.board.facts();
+    let last = facts.last_report.expect("the first report was written");
+    assert!(facts.failed_reports > 10 && last.as_second() < 1_800_000_060, "{facts:?}");
+    assert_eq!(facts.status.expect("a state").sets[0].phase, crate::api::SetPhase::Ready);
     scene.server.set_away(false);
     scene.server.remove(&format!("{SETS}/web"));
     scene.until("no set", |status| status["sets"].is_null()).await;
@@ -449,6 +456,7 @@ async fn failing_image_is_retried_ever_less_and_never_given_up() {
     tokio::time::sleep(Duration::from_secs(3600)).await;
     let tries = scene.pulls();
     assert!((14..=20).contains(&tries), "{tries} attempts in an hour");
+    assert_eq!(scene.board.facts().failures, [("ImageNotFound".to_owned(), tries as u64)].into());
     scene.fake.publish(APP, &app);
     scene.until_phase("Ready").await;
 }

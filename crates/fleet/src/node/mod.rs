@@ -3,6 +3,7 @@
 //! continues with what it followed last. Runs in an agent; the binary starts it.
 
 mod baked;
+mod board;
 mod cadence;
 mod collector;
 mod daemon;
@@ -11,6 +12,7 @@ mod desired;
 mod fixtures;
 mod followed;
 mod held;
+mod metrics;
 mod model;
 mod presence;
 mod progress;
@@ -23,5 +25,6 @@ mod states;
 mod writer;
 
 pub use baked::{BakeError, BakedSet, save_baked};
+pub use board::SetBoard;
 pub use collector::{Collector, ImageSpace};
 pub use daemon::{NodeDaemon, NodeDaemonOptions, PodsPull};

@@ -1,5 +1,6 @@
 //! [`report`]: the status of a node's `NodeImages`, from the sets that the node follows and the states of their images. Pure. A set that
-//! fetches images is reported as pulling, also if one of its images failed. Called by [`super::model`].
+//! fetches images is reported as pulling, also if one of its images failed. [`limited`] is the part that fits into the object. Called by
+//! [`super::model`] and [`super::daemon`].
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -25,7 +26,7 @@ pub(super) struct ReportContext<'a> {
     pub(super) before: Option<&'a Condition>,
 }
 
-/// Returns the report of this node.
+/// Returns the report of this node, with all images.
 pub(super) fn report<'a>(
     sets: impl IntoIterator<Item = &'a FollowedSet>,
     desired: &Desired,
@@ -40,9 +41,7 @@ pub(super) fn report<'a>(
     }
     // The sort is stable: images keep the order of their set.
     images.sort_by_key(|image| image.phase == ImagePhase::Ready);
-    images.truncate(MAX_REPORTED_IMAGES);
     let condition = ready(&set_reports, context);
-    set_reports.truncate(MAX_SETS);
     NodeImagesStatus {
         report_time: Some(Time(context.now)),
         agent_version: Some(shortened(context.version, 64)),
@@ -50,6 +49,18 @@ pub(super) fn report<'a>(
         images,
         disk: context.disk,
         conditions: vec![condition],
+    }
+}
+
+/// Returns the sets and images of a report that fit into the object.
+pub(super) fn limited(report: &NodeImagesStatus) -> NodeImagesStatus {
+    NodeImagesStatus {
+        sets: report.sets.iter().take(MAX_SETS).cloned().collect(),
+        images: report.images.iter().take(MAX_REPORTED_IMAGES).cloned().collect(),
+        report_time: report.report_time.clone(),
+        agent_version: report.agent_version.clone(),
+        disk: report.disk,
+        conditions: report.conditions.clone(),
     }
 }
 

@@ -102,6 +102,8 @@ fn missing_images_come_first_and_the_number_is_limited() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let present: Vec<_> = names[..399].iter().map(|name| (*name, Observed::Present)).collect();
     let all = reported(&set("a", &names), &present, None);
+    assert_eq!(all.images.len(), 400);
+    let all = limited(&all);
     assert_eq!((all.images.len(), &*all.images[0].name), (MAX_REPORTED_IMAGES, "r.example/app:399"));
     assert_eq!((all.sets[0].images, all.sets[0].ready), (400, 399));
 }

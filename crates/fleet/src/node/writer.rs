@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::board::SetBoard;
 use super::cadence::{Cadence, change};
 use crate::api::{GROUP_VERSION, NodeImages, NodeImagesStatus};
 
@@ -36,6 +37,7 @@ pub(super) struct ReportWriter {
     pub(super) client: ClusterClient,
     pub(super) wall_clock: WallClock,
     pub(super) random: Random,
+    pub(super) board: SetBoard,
 }
 
 impl ReportWriter {
@@ -68,11 +70,13 @@ impl ReportWriter {
             let Some(report) = current else { continue };
             match self.write(&report).await {
                 Ok(()) => {
+                    self.board.report_written((self.wall_clock)());
                     cadence.written(Instant::now(), &self.random);
                     backoff.reset();
                     written = Some(report.status);
                 }
                 Err(error) => {
+                    self.board.report_failed();
                     let (is_first, error) = (backoff.is_first(), text(&error));
                     not_before = Instant::now() + backoff.next(&self.random);
                     if is_first {

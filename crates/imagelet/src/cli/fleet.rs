@@ -13,9 +13,11 @@ mod why;
 use std::path::Path;
 use std::sync::Arc;
 
+use agent::admin::Admin;
 use cluster::ClusterClient;
-use fleet::controller::{Controller, ControllerOptions, RegistryResolver};
+use fleet::controller::{Controller, ControllerMetrics, ControllerOptions, RegistryResolver};
 use jiff::Timestamp;
+use prometheus_client::registry::Registry;
 
 use crate::app::App;
 use crate::args::{Fleet, FleetAction, FleetController};
@@ -50,16 +52,31 @@ async fn control(app: &App, args: &FleetController) -> Outcome {
     let client = client(app.config.cluster.kubeconfig.as_deref()).await?;
     let namespace = args.namespace.clone().unwrap_or_else(|| client.default_namespace());
     let identity = args.identity.clone().unwrap_or_else(identity);
+    let metrics = ControllerMetrics::default();
+    let server = match app.config.metrics_address {
+        Some(address) => {
+            let registered = |registry: &mut Registry| {
+                metrics.register(registry);
+                app.traces.iter().for_each(|traces| traces.register(registry));
+            };
+            Some(Admin::running(registered).start_metrics(address, &app.stop).await?)
+        }
+        None => None,
+    };
     let options = ControllerOptions {
         namespace,
         identity,
         leader_election: args.leader_election,
         clock: Arc::new(Timestamp::now),
+        metrics,
     };
     let registries = registries(&app.config, &app.environment.proxies);
     let resolver = Arc::new(RegistryResolver::new(registries.client()));
     let controller = Controller::new(client.clone(), options, resolver);
     tokio::join!(client.follow_files(&app.stop), controller.run(&app.stop));
+    if let Some(server) = server {
+        server.stop().await;
+    }
     Ok(())
 }
 

@@ -128,7 +128,9 @@ impl<'a> Services<'a> {
             }
             _ => None,
         };
+        let set_board = image_sets::board(&app.config);
         let registered = |registry: &mut Registry| {
+            set_board.iter().for_each(|board| board.register(registry));
             node.register(registry);
             if let Some(managed) = managed {
                 managed.register(registry);
@@ -148,7 +150,7 @@ impl<'a> Services<'a> {
         };
         let page = status_page::open(app, &node.collection, manager, Some(&node)).await?;
         let collects = app.config.gc.enabled.unwrap_or(true);
-        let image_sets = image_sets::open(app, images, &node.collection, collects).await?;
+        let image_sets = image_sets::open(app, images, &node.collection, collects, set_board).await?;
         Ok(Self { images, managed, cri, admin, port, page, cluster, image_sets, node, _lock })
     }
 
@@ -172,6 +174,7 @@ impl<'a> Services<'a> {
                 managed.manager.drain(LAST_PULLS).await;
             }
         };
+        let of_sets = image_sets.as_ref().map(ImageSets::managed);
         let follow_image_sets = async {
             if let Some(image_sets) = image_sets {
                 image_sets.run(&app.stop).await;
@@ -195,7 +198,8 @@ impl<'a> Services<'a> {
             app.stop.cancel();
             served
         };
-        let users = Users { managed, records: managed.map(Managed::records), collection: &node.collection };
+        let managers = managed.into_iter().chain(of_sets.as_deref()).collect();
+        let users = Users { managed: managers, records: managed.map(Managed::records), collection: &node.collection };
         let since_turn = || node.agent.since_turn();
         let ((), (), (), (), (), (), ended, served) = tokio::join!(
             node.keep(&app.stop),

@@ -14,9 +14,10 @@ use crate::app::App;
 use crate::endpoint::admin_address;
 use crate::exit::{Code, Failure, Outcome};
 use crate::images::Images;
+use crate::wiring::image_sets::{self, ImageSets};
 use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, Listening, ServedImages};
-use crate::wiring::{image_sets, status_page, watchdog};
+use crate::wiring::{status_page, watchdog};
 
 pub(super) async fn run(app: &App) -> Outcome {
     match serve(app).await {
@@ -52,8 +53,10 @@ async fn serve(app: &App) -> Outcome {
         serving::service(images, &collection, &metrics, &app.board, collects);
     images.answer_with(Arc::clone(&to_commands));
     let server = listening.open(app, to_clients, runtime)?;
+    let set_board = image_sets::board(&app.config);
     let registered = |registry: &mut Registry| {
         metrics.register(registry);
+        set_board.iter().for_each(|board| board.register(registry));
         collection.register(registry);
         app.network.register(registry);
         app.traces.iter().for_each(|traces| traces.register(registry));
@@ -69,7 +72,7 @@ async fn serve(app: &App) -> Outcome {
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
     let page = status_page::open(app, &collection, None, None).await?;
-    let sets = image_sets::open(app, images, &collection, collects).await?;
+    let sets = image_sets::open(app, images, &collection, collects, set_board).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let shown_until = stop.clone();
     tasks.spawn(async move { status_page::run(page, &shown_until).await });
@@ -83,6 +86,7 @@ async fn serve(app: &App) -> Outcome {
     });
     let (pinned_until, pins) = (stop.clone(), Arc::clone(&collection));
     tasks.spawn(async move { pins.keep_pins_in_runtime(&pinned_until).await });
+    let of_sets = sets.as_ref().map(ImageSets::managed);
     if let Some(sets) = sets {
         let followed_until = stop.clone();
         tasks.spawn(async move { sets.run(&followed_until).await });
@@ -99,7 +103,7 @@ async fn serve(app: &App) -> Outcome {
         app.stop.cancelled().await;
         notify.stopping("ending; long calls go on until then");
     };
-    let users = Users { managed: None, records, collection: &collection };
+    let users = Users { managed: of_sets.as_deref().into_iter().collect(), records, collection: &collection };
     let background = async {
         let reloading = reload.keep((app, &ended), users, &notify, &status);
         let watching = watchdog::keep(app.environment.watchdog, &ended, &notify, None);

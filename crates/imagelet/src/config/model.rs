@@ -210,7 +210,7 @@ pub(crate) struct Config {
     pub(crate) admin_others_read: bool,
     #[serde(rename = "metricsAddress", with = "As::<Maybe<Text<SocketAddr>>>")]
     #[schemars(
-        description = "Address on which an agent serves its metrics over HTTP [default: none]",
+        description = "Address on which an agent, or the controller of a fleet, serves metrics and health over HTTP [default: none]",
         extend("imagelet" = flag(Node, "metrics-address").value("ADDR:PORT").allowed("an address and port such as 127.0.0.1:9095"))
     )]
     pub(crate) metrics_address: Option<SocketAddr>,

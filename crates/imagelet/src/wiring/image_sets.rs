@@ -9,13 +9,14 @@ use async_trait::async_trait;
 use cluster::ClusterClient;
 use cluster::retry::system_random;
 use cri_api::{ImageService, ImageSpec};
-use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions};
+use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions, SetBoard};
 use image_manager::gc::Pins;
 use image_manager::{LogRecorder, PullBoard, ReclaimSpace as _, WantedBy, WatchedPulls};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::App;
+use crate::config::Config;
 use crate::exit::{Outcome, chain};
 use crate::images::Images;
 use crate::manager::{Managed, ManagerParts, Mode};
@@ -27,32 +28,43 @@ pub(crate) const DIRECTORY: &str = "fleet";
 pub(crate) struct ImageSets {
     daemon: NodeDaemon,
     client: ClusterClient,
+    managed: Arc<Managed>,
 }
 
 impl ImageSets {
+    /// Returns the manager of the pulls, for reloads of the configuration.
+    pub(crate) fn managed(&self) -> Arc<Managed> {
+        Arc::clone(&self.managed)
+    }
+
     /// Keeps the images of ImageSets until `stop`.
     pub(crate) async fn run(self, stop: &CancellationToken) {
         tokio::join!(self.daemon.run(stop), self.client.follow_files(stop));
     }
 }
 
-/// Opens the daemon of ImageSets; `None` if the configuration names no API server for it. `collects` is true if this process removes
-/// images.
+/// Returns a board for the state of ImageSets; `None` if this agent follows none.
+pub(crate) fn board(config: &Config) -> Option<SetBoard> {
+    config.fleet.follows_sets().then(SetBoard::default)
+}
+
+/// Opens the daemon of ImageSets, which writes to `board`; `None` without a board. `collects` is true if this process removes images.
 pub(crate) async fn open(
     app: &App,
     images: &Images,
     collection: &Arc<Collection>,
     collects: bool,
+    board: Option<SetBoard>,
 ) -> Outcome<Option<ImageSets>> {
-    let client = match (&app.config.fleet.kubeconfig, app.config.fleet.in_cluster) {
-        (Some(kubeconfig), _) => ClusterClient::open(kubeconfig).await?,
-        (None, true) => ClusterClient::in_cluster()?,
-        (None, false) => {
-            // The setting was removed: no set wants an image here any more.
-            collection.pin_for_image_sets(Pins::default()).await?;
-            collection.pin_in_runtime().await;
-            return Ok(None);
-        }
+    let Some(set_board) = board else {
+        // The setting was removed: no set wants an image here any more.
+        collection.pin_for_image_sets(Pins::default()).await?;
+        collection.pin_in_runtime().await;
+        return Ok(None);
+    };
+    let client = match &app.config.fleet.kubeconfig {
+        Some(kubeconfig) => ClusterClient::open(kubeconfig).await?,
+        None => ClusterClient::in_cluster()?,
     };
     let namespace = match app.config.fleet.namespace.as_str() {
         "" => client.current().default_namespace().to_owned(),
@@ -85,7 +97,7 @@ pub(crate) async fn open(
         client: client.clone(),
         service,
         reports_layers: images.reports_layers().await,
-        manager: managed.manager,
+        manager: Arc::clone(&managed.manager),
         collector: Arc::new(collector),
         access: app.namespace_access.clone(),
         directory: app.config.root.join(DIRECTORY),
@@ -93,8 +105,9 @@ pub(crate) async fn open(
         wall_clock: Arc::new(jiff::Timestamp::now),
         random: system_random(),
         pods_pull: Arc::new(move || board.pulls().iter().any(|pull| pull.wanted_by.iter().any(by_pod))),
+        board: set_board,
     });
-    Ok(Some(ImageSets { daemon: daemon.await, client }))
+    Ok(Some(ImageSets { daemon: daemon.await, client, managed: Arc::new(managed) }))
 }
 
 /// Image collection of this node.

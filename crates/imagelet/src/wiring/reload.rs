@@ -44,8 +44,8 @@ impl ReloadSignal {
 
 /// The parts of the process that use the configuration.
 pub(crate) struct Users<'a> {
-    /// The image manager, where there is one.
-    pub(crate) managed: Option<&'a Managed>,
+    /// The image managers.
+    pub(crate) managed: Vec<&'a Managed>,
     pub(crate) records: Option<PullRecords>,
     pub(crate) collection: &'a Collection,
 }
@@ -77,7 +77,7 @@ impl Users<'_> {
         if let Some(records) = &self.records {
             records.set_policy(policy);
         }
-        if let Some(managed) = self.managed {
+        for managed in &self.managed {
             managed.adopt(config, &app.environment);
         }
         let containers = collection::of_containers(config).policy;

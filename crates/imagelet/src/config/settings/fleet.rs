@@ -33,3 +33,10 @@ pub(crate) struct FleetSettings {
     )]
     pub(crate) namespace: String,
 }
+
+impl FleetSettings {
+    /// Returns true if an agent with these settings follows ImageSets.
+    pub(crate) fn follows_sets(&self) -> bool {
+        self.in_cluster || self.kubeconfig.is_some()
+    }
+}

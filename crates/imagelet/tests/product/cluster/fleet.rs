@@ -82,7 +82,18 @@ pub(super) fn start_controller(plane: &ControlPlane, identity: &str) -> Daemon {
     let kubeconfig = plane.kubeconfig(identity, &json!({"token": token})).display().to_string();
     let args =
         ["fleet", "controller", "--kubeconfig", &kubeconfig, "--namespace", "imagelet-fleet", "--identity", identity];
-    Daemon::start(Path::new(PROGRAM), &args)
+    Daemon::start(Path::new(PROGRAM), &[&args[..], &["--metrics-address", "127.0.0.1:0"]].concat())
+}
+
+/// Answer of a process at a path of its address of metrics.
+#[track_caller]
+pub(super) fn ask_metrics(daemon: &Daemon, path: &str) -> String {
+    let url = |line: &str| {
+        let from = line.find("http://127.0.0.1:").filter(|_| line.contains("/metrics"))?;
+        line[from..].split_once("/metrics").map(|(root, _)| root.to_owned())
+    };
+    let root = daemon.wait_for("the URL of the metrics", url);
+    run(tool("curl").args(["-sSf", "--max-time", "30", &format!("{root}{path}")]))
 }
 
 /// Number of requests so far that write.
@@ -201,6 +212,8 @@ fn another_controller_continues_the_waves_of_a_killed_one() {
     let first = fleet.controller("one");
     leads(&first);
     let second = fleet.controller("two");
+    assert_eq!(ask_metrics(&second, "/readyz"), "ok\n", "a standby is ready");
+    assert!(ask_metrics(&second, "/metrics").contains("\nimagelet_fleet_leader 0\n"));
     let spec = json!({"images": [{"name": name}], "nodeSelector": {}, "rollout": {"maxConcurrent": 1}});
     let set =
         json!({"apiVersion": "imagelet.dev/v1alpha1", "kind": "ImageSet", "metadata": {"name": "app"}, "spec": spec});
@@ -216,6 +229,9 @@ fn another_controller_continues_the_waves_of_a_killed_one() {
     first.kill();
     started.iter().for_each(|node| fleet.report(node, "app", "Ready"));
     leads(&second);
+    fleet
+        .plane
+        .until("it exports that it leads", || ask_metrics(&second, "/metrics").contains("\nimagelet_fleet_leader 1\n"));
     let from = Instant::now();
     while done.len() < 4 {
         let new: Vec<String> = fleet.started("app").difference(&done).cloned().collect();

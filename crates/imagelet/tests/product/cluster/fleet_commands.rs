@@ -6,9 +6,11 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::fleet::{FleetScene, leads};
+use super::fleet::{FleetScene, ask_metrics, leads};
+use crate::dashboards;
 use crate::support::control_plane::ControlPlane;
 use crate::support::network::enter_own_network;
+use crate::support::process::Daemon;
 use crate::support::scene::{Scene, blobs_in};
 use crate::support::{Containerd, Imagelet};
 
@@ -102,7 +104,8 @@ fn a_failing_rollout_is_found_and_mended_at_a_shell() {
 
     let kubeconfig = plane.node("n0").display().to_string();
     let agent = images.imagelet.clone().global("--fleet-kubeconfig", &kubeconfig).global("--node-name", "n0");
-    let agent = agent.global("--fleet-namespace", "imagelet-fleet").serve(&images.scratch.join("cri.sock"));
+    let agent = agent.global("--fleet-namespace", "imagelet-fleet").global("--metrics-address", "127.0.0.1:0");
+    let agent = agent.serve(&images.scratch.join("cri.sock"));
     // The watch ends with the failure, and its lines are those of the changes.
     let watched = imagelet.run(&["fleet", "watch", "web", "--timeout", "60s"]);
     assert_eq!(watched.code, Some(1), "{watched:?}");
@@ -115,6 +118,7 @@ fn a_failing_rollout_is_found_and_mended_at_a_shell() {
     let why = run(&["why", "n0", &app]);
     assert!(why.contains(&format!("n0 cannot pull {app}: InsufficientSpace: ")), "{why}");
     assert!(why.contains("Next: free space on the node, or lower minFree of the set"), "{why}");
+    exports(&fleet, &images, &controller, &agent, &["failed", "Degraded"]);
     let other = run(&["why", "n1", &app]);
     assert!(other.contains("does not select n1: role=web is required, and the node has role=db."), "{other}");
     let unknown = imagelet.fails(1, &["fleet", "why", "node-0", &app]);
@@ -148,10 +152,49 @@ fn a_failing_rollout_is_found_and_mended_at_a_shell() {
     assert_eq!(&row[..6], ["web", "1", "1", "1", "0", "Complete"], "{table}");
     let ready = run(&["status", "web", "-o", "jsonpath={.nodes.ready} {.images[0].digest}"]);
     assert_eq!(ready.trim(), format!("1 {}", image.manifest.digest));
+    exports(&fleet, &images, &controller, &agent, &["ready", "Ready"]);
     drop(agent);
 
     pauses(&fleet, &imagelet);
     rights(&fleet, &app);
+}
+
+/// The controller and the agent export the state of the set, and every metric of the dashboard and the alerts.
+#[track_caller]
+fn exports(fleet: &FleetScene, images: &Scene, controller: &Daemon, agent: &Daemon, state: &[&str; 2]) {
+    let [phase, condition] = state;
+    let of_controller = [
+        "imagelet_fleet_leader 1".to_owned(),
+        "imagelet_fleet_nodes 2".to_owned(),
+        format!("imagelet_fleet_set_nodes{{set=\"web\",state=\"{phase}\"}} 1"),
+        format!("imagelet_fleet_set_condition{{set=\"web\",type=\"{condition}\"}} 1"),
+    ];
+    let of_agent = [
+        format!("imagelet_image_set_phase{{set=\"web\",phase=\"{phase}\"}} 1"),
+        format!("imagelet_image_set_images{{set=\"web\",phase=\"{phase}\"}} 1"),
+    ];
+    // A failed node tries again from time to time.
+    fleet.plane.until("the state is exported", || {
+        let all = [(controller, &of_controller[..]), (agent, &of_agent[..])];
+        all.iter().all(|(daemon, wanted)| {
+            let text = ask_metrics(daemon, "/metrics");
+            wanted.iter().all(|line| text.lines().any(|known| known == line))
+        })
+    });
+    let (of_controller, of_agent) = (ask_metrics(controller, "/metrics"), ask_metrics(agent, "/metrics"));
+    assert!(of_agent.contains("imagelet_image_set_pull_failures_total{reason=\"InsufficientSpace\"} "), "{of_agent}");
+    assert!(!of_agent.contains("imagelet_node_images_last_report_timestamp_seconds 0\n"), "{of_agent}");
+    for text in [&of_controller, &of_agent] {
+        assert_eq!(dashboards::lint(images.scratch.path(), text), Vec::<String>::new());
+    }
+    let documented = include_str!("../../../../../docs/admin.md");
+    for name in dashboards::metrics_of_fleets() {
+        let is_exported = [&of_controller, &of_agent].iter().any(|text| text.contains(&format!("# TYPE {name} ")));
+        // A write fails seldom.
+        let is_documented = documented.contains(&format!("| `{name}` |"));
+        assert!(is_documented && (is_exported || name == "imagelet_fleet_write_failures_total"), "no metric {name}");
+    }
+    assert_eq!(ask_metrics(controller, "/livez"), "ok\n");
 }
 
 /// A set and the fleet are paused and resumed, next to what kubectl sees.

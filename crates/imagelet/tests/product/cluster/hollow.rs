@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use cluster::ClusterClient;
 use cri_api::testing::{CallKind, FakeImage, FakeImageService};
 use cri_api::{Error, ImageService, Kind};
-use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions};
+use fleet::node::{Collector, ImageSpace, NodeDaemon, NodeDaemonOptions, SetBoard};
 use image_manager::gc::Pins;
 use image_manager::{BackoffOptions, ImageManager, LogRecorder, NamespaceAccess, Options, PullerOptions};
 use serde_json::{Value, json};
@@ -171,6 +171,7 @@ impl HollowFleet {
                     wall_clock: Arc::new(jiff::Timestamp::now),
                     random: cluster::retry::system_random(),
                     pods_pull: Arc::new(|| false),
+                    board: SetBoard::default(),
                 });
                 daemon.await.run(&stop).await;
             },
