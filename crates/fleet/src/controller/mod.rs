@@ -8,6 +8,7 @@ mod leader;
 mod metrics;
 mod objects;
 mod options;
+mod pace;
 mod pass;
 mod resolutions;
 mod resolver;

@@ -1,5 +1,5 @@
 //! [`Passes`]: one pass over all objects after the other. A pass computes the status of every set from the watched objects and writes those
-//! that changed: transitions at once, figures at intervals. Called by [`super::Controller`].
+//! that changed: transitions at once, releases at intervals, and figures as [`super::pace`] permits. Called by [`super::Controller`].
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -20,6 +20,7 @@ use super::index::{NodeReports, index};
 use super::metrics::SetFigures;
 use super::objects::{NodeFacts, ObjectReader};
 use super::options::{AllSelected, ControllerOptions, FLEETS, MANAGER, NODES, REPORTS, SETS};
+use super::pace::FigurePace;
 use super::resolutions::Resolutions;
 use super::resolver::TagResolver;
 use super::silence::Silence;
@@ -51,7 +52,19 @@ pub(super) struct Passes {
     fleets: ObjectReader<Fleet>,
     /// When the status of each set, by uid, was last written.
     written: HashMap<String, Instant>,
+    pace: FigurePace,
     fleet_written: Option<Instant>,
+}
+
+/// When a status is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Due {
+    /// Not in this pass.
+    Later,
+    /// In this pass.
+    Now,
+    /// In this pass, as far as the pace permits: nothing but figures changed.
+    Figures,
 }
 
 /// The objects of one pass.
@@ -78,6 +91,7 @@ impl Passes {
             sets: ObjectReader::default(),
             fleets: ObjectReader::default(),
             written: HashMap::new(),
+            pace: FigurePace::default(),
             fleet_written: None,
         }
     }
@@ -98,12 +112,25 @@ impl Passes {
         let is_paused = fleet.as_ref().is_some_and(|fleet| fleet.spec.paused);
         let world = World { nodes: &nodes, reports: &reports, is_paused };
 
+        let mut postponable = Vec::new();
         let mut free = places(fleet.as_deref(), nodes.len()).saturating_sub(self.held(&world, &sets));
         for set in sets.iter().filter(|set| set.metadata.deletion_timestamp.is_none()) {
             let (advanced, held) = self.advance(&world, set, free);
             free = free.saturating_sub(advanced.in_progress.saturating_sub(held));
-            self.write(set, &advanced, nodes.len()).await;
             figures.push(SetFigures::of(set.name_any(), &advanced.status));
+            match self.due(set, &advanced, nodes.len()) {
+                Due::Later => {}
+                Due::Now => self.write(set, &advanced).await,
+                Due::Figures => postponable.push((set, advanced)),
+            }
+        }
+        // Those that have waited for the longest time are first.
+        postponable.sort_by_key(|(set, _)| set.uid().and_then(|uid| self.written.get(&uid).copied()));
+        for (set, advanced) in postponable {
+            if !self.pace.permits(nodes.len(), Instant::now()) {
+                break;
+            }
+            self.write(set, &advanced).await;
         }
         self.remove_taints(&world, &sets, fleet.as_deref()).await;
         if let Some(fleet) = fleet {
@@ -170,8 +197,26 @@ impl Passes {
         views.collect()
     }
 
-    /// Writes the status if it changed and its time has come.
-    async fn write(&mut self, set: &ImageSet, advanced: &Advanced, nodes: usize) {
+    /// Returns when the status of a set is written.
+    fn due(&self, set: &ImageSet, advanced: &Advanced, nodes: usize) -> Due {
+        let before = set.status.clone().unwrap_or_default();
+        if advanced.is_expired || is_transition(&before, &advanced.status) {
+            return Due::Now;
+        }
+        let interval = if nodes > MANY_NODES { LONG_INTERVAL } else { INTERVAL };
+        let written = set.uid().and_then(|uid| self.written.get(&uid));
+        let is_due = written.is_none_or(|written| written.elapsed() >= interval);
+        if !is_due || !differs(&before, &advanced.status) {
+            Due::Later
+        } else if is_figure(&before, &advanced.status) {
+            Due::Figures
+        } else {
+            Due::Now
+        }
+    }
+
+    /// Writes the status, or deletes a set whose time is over.
+    async fn write(&mut self, set: &ImageSet, advanced: &Advanced) {
         let (Some(uid), name) = (set.uid(), set.name_any()) else { return };
         if advanced.is_expired {
             let preconditions = Preconditions { uid: Some(uid.clone()), ..Preconditions::default() };
@@ -187,12 +232,6 @@ impl Passes {
             return;
         }
         let before = set.status.clone().unwrap_or_default();
-        let is_transition = is_transition(&before, &advanced.status);
-        let interval = if nodes > MANY_NODES { LONG_INTERVAL } else { INTERVAL };
-        let is_due = self.written.get(&uid).is_none_or(|written| written.elapsed() >= interval);
-        if !differs(&before, &advanced.status) || !(is_transition || is_due) {
-            return;
-        }
         // The version makes sure that a replica whose Lease ended changes nothing that its successor wrote.
         let patch = json!({
             "apiVersion": GROUP_VERSION, "kind": "ImageSet",
@@ -305,4 +344,10 @@ fn is_transition(before: &ImageSetStatus, after: &ImageSetStatus) -> bool {
 fn differs(before: &ImageSetStatus, after: &ImageSetStatus) -> bool {
     let last_progress_time = before.last_progress_time.clone();
     *before != ImageSetStatus { last_progress_time, ..after.clone() }
+}
+
+/// Returns true if nothing but figures differs: no node acts on them.
+fn is_figure(before: &ImageSetStatus, after: &ImageSetStatus) -> bool {
+    let ImageSetStatus { nodes, bytes, failures, conditions, last_progress_time, .. } = before.clone();
+    *before == ImageSetStatus { nodes, bytes, failures, conditions, last_progress_time, ..after.clone() }
 }
