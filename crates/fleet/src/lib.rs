@@ -25,7 +25,6 @@ pub mod manifests;
 pub mod node;
 pub mod release;
 pub mod rollout;
-mod secrets;
 pub mod selection;
 pub mod summary;
 pub mod taint;
