@@ -49,8 +49,9 @@ mod tests {
 
     #[test]
     fn pull_secret_has_the_text_of_its_keys_and_is_vouched_for_by_the_server() {
+        // As an item of a list, which has no kind.
         let object = json!({
-            "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+            "type": "kubernetes.io/dockerconfigjson",
             "metadata": {"name": "s", "namespace": "shop", "uid": "u"},
             "data": {".dockerconfigjson": "e30=", "binary": "/w=="},
         });
