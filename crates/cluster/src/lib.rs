@@ -27,6 +27,7 @@ pub mod mirror;
 pub mod node;
 pub mod object_cache;
 pub mod pod_cache;
+pub mod pull_secrets;
 pub mod retry;
 pub mod reviews;
 pub mod status;

@@ -49,7 +49,7 @@ impl ObjectName {
             ObjectKind::Service => "services",
         };
         let fields = format!("metadata.name={}", self.name);
-        Selection { group: "", collection, namespace: Some(self.namespace.clone()), fields }
+        Selection { group: "", collection, namespace: Some(self.namespace.clone()), fields, keeps: &[] }
     }
 }
 

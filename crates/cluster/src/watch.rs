@@ -2,6 +2,7 @@
 //! old) is that of kube's watcher; this file chooses a streaming list or a plain one, and waits after failures with jitter. The
 //! bounds of its requests are in `watch::requests`. Independent of the kind of object.
 
+mod fields;
 mod object;
 mod pace;
 mod requests;
@@ -37,25 +38,33 @@ pub struct Selection {
     pub namespace: Option<String>,
     /// Field selector: `spec.nodeName=edge`.
     pub fields: String,
+    /// Paths of the fields that are kept of each object, as JSON pointers: `/metadata/name`; empty: all.
+    pub keeps: &'static [&'static str],
 }
 
 impl Selection {
     /// Returns the pods of a node.
     #[must_use]
     pub fn pods_of(node: &str) -> Self {
-        Self { group: "", collection: "pods", namespace: None, fields: format!("spec.nodeName={node}") }
+        Self { group: "", collection: "pods", namespace: None, fields: format!("spec.nodeName={node}"), keeps: &[] }
     }
 
     /// Returns one Node.
     #[must_use]
     pub fn node(name: &str) -> Self {
-        Self { group: "", collection: "nodes", namespace: None, fields: format!("metadata.name={name}") }
+        Self { group: "", collection: "nodes", namespace: None, fields: format!("metadata.name={name}"), keeps: &[] }
     }
 
     /// Returns all objects of a cluster-scoped kind.
     #[must_use]
     pub fn all_of(group: &'static str, collection: &'static str) -> Self {
-        Self { group, collection, namespace: None, fields: String::new() }
+        Self { group, collection, namespace: None, fields: String::new(), keeps: &[] }
+    }
+
+    /// Returns the selection that keeps only the fields at these paths, each a JSON pointer that leads into no other one.
+    #[must_use]
+    pub fn keeping(self, paths: &'static [&'static str]) -> Self {
+        Self { keeps: paths, ..self }
     }
 
     /// Returns the kind of the objects as kube names it.
@@ -87,7 +96,7 @@ pub type Objects = BTreeMap<String, Arc<Value>>;
 pub struct Selected {
     /// True once the server has sent all of them.
     pub ready: bool,
-    /// Objects by uid, without `managedFields`; while the server is away those that it had last.
+    /// Objects by uid, with the fields that the selection keeps and never with `managedFields`; while the server is away those that it had last.
     pub objects: Objects,
 }
 
@@ -101,12 +110,20 @@ pub async fn follow(
 ) {
     let mut listed = Vec::new();
     let work = observe(client, selection, |event| {
-        apply(sender, &mut listed, event);
+        apply(sender, &mut listed, keep_fields(event, selection.keeps));
         ControlFlow::<Infallible>::Continue(())
     });
     tokio::select! {
         () = stop.cancelled() => {}
         _ = work => {}
+    }
+}
+
+fn keep_fields(event: Event<Object>, paths: &[&str]) -> Event<Object> {
+    match event {
+        Event::InitApply(object) => Event::InitApply(object.with_fields(paths)),
+        Event::Apply(object) => Event::Apply(object.with_fields(paths)),
+        other => other,
     }
 }
 

@@ -7,6 +7,7 @@ use super::*;
 use crate::fake::FakeServer;
 
 const PODS: &str = "/api/v1/namespaces/shop/pods";
+const SETS: &str = "/apis/imagelet.dev/v1alpha1/imagesets";
 
 fn selection() -> Selection {
     Selection::pods_of("edge")
@@ -24,9 +25,13 @@ struct Scene {
 
 impl Scene {
     fn new(server: FakeServer) -> Self {
+        Self::of(server, selection())
+    }
+
+    fn of(server: FakeServer, selection: Selection) -> Self {
         let (sender, stop) = (watch::Sender::new(Selected::default()), CancellationToken::new());
         let (selected, client, ended) = (sender.subscribe(), server.client(), stop.clone());
-        tokio_util::task::TaskTracker::new().spawn(async move { follow(&client, &selection(), &sender, &ended).await });
+        tokio_util::task::TaskTracker::new().spawn(async move { follow(&client, &selection, &sender, &ended).await });
         Self { server, selected, _stop: stop.drop_guard() }
     }
 
@@ -40,6 +45,26 @@ impl Scene {
         };
         let waited = tokio::time::timeout(Duration::from_secs(600), self.selected.wait_for(known)).await;
         assert!(waited.is_ok_and(|heard| heard.is_ok()), "{names:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_fields_that_are_kept_are_held() {
+    for streams in [true, false] {
+        let server = FakeServer::new(streams);
+        let set = |disk: &str| json!({"metadata": {"labels": {"disk": disk}}, "status": {"images": [1, 2, 3]}});
+        server.put(&format!("{SETS}/a"), set("ssd"));
+        let selection =
+            Selection::all_of("imagelet.dev/v1alpha1", "imagesets").keeping(&["/metadata/name", "/metadata/labels"]);
+        let mut scene = Scene::of(server, selection);
+        scene.until(&["a"]).await;
+        scene.server.put(&format!("{SETS}/a"), set("hdd"));
+        scene.server.put(&format!("{SETS}/b"), set("hdd"));
+        scene.until(&["a", "b"]).await;
+        for object in scene.selected.borrow().objects.values() {
+            let name = &object["metadata"]["name"];
+            assert_eq!(**object, json!({"metadata": {"name": name, "labels": {"disk": "hdd"}}}));
+        }
     }
 }
 

@@ -27,7 +27,6 @@ mod metric_page;
 pub mod node;
 pub mod release;
 pub mod rollout;
-mod secrets;
 pub mod selection;
 pub mod summary;
 pub mod taint;

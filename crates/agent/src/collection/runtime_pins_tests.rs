@@ -98,12 +98,12 @@ async fn runtime_has_the_pins_of_all_owners() {
     s.collection.pin_in_runtime().await;
     assert_eq!(s.pins.own(), Vec::<String>::new());
     s.collection.pin(&[pattern("registry.test/first")]).await.expect("pinned");
-    assert_eq!(s.pins.own(), [s.first.clone()]);
+    assert_eq!(s.pins.own(), [&*s.first]);
     s.collection.pin_for_image_sets(Pins::from_iter([pattern(SECOND)])).await.expect("pinned");
     s.collection.pin_in_runtime().await;
     assert_eq!(s.pins.own().len(), 2);
     s.collection.unpin(&[pattern("registry.test/first")]).await.expect("unpinned");
-    assert_eq!(s.pins.own(), [s.second.clone()]);
+    assert_eq!(s.pins.own(), [&*s.second]);
     s.collection.pin_for_image_sets(Pins::default()).await.expect("unpinned");
     s.collection.pin_in_runtime().await;
     assert_eq!(s.pins.own(), Vec::<String>::new());
@@ -148,7 +148,7 @@ async fn lost_pins_are_written_again_and_a_failure_does_not_end_that() {
         assert_eq!(s.pins.own(), Vec::<String>::new());
         *s.pins.error.lock() = None;
         turns(1).await;
-        assert_eq!(s.pins.own(), [s.first.clone()]);
+        assert_eq!(s.pins.own(), [&*s.first]);
         stop.cancel();
     };
     tokio::join!(s.collection.keep_pins_in_runtime(&stop), test);

@@ -10,6 +10,8 @@ use kube::core::{ApiResource, DynamicResourceScope, ObjectMeta};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
+use super::fields;
+
 /// An object, without `managedFields`. Clones share its value.
 #[derive(Clone)]
 pub(crate) struct Object {
@@ -22,6 +24,11 @@ impl Object {
     /// Returns the uid, which is not empty in a valid object.
     pub(crate) fn uid(&self) -> &str {
         self.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// Returns the object with the fields at these paths alone; without paths, it is complete.
+    pub(super) fn with_fields(self, paths: &[&str]) -> Self {
+        Self { value: Arc::new(fields::only(Arc::unwrap_or_clone(self.value), paths)), ..self }
     }
 
     /// Returns true if the object has what every object of a server has.

@@ -27,6 +27,7 @@ use tokio_util::task::TaskTracker;
 use crate::api::GROUP_VERSION;
 use leader::Election;
 pub use metrics::ControllerMetrics;
+use objects::NodeFacts;
 use options::AllSelected;
 pub use options::{Clock, ControllerOptions};
 use pass::Passes;
@@ -113,7 +114,7 @@ impl Watches {
             receiver
         };
         Self([
-            start(Selection::all_of("", "nodes")),
+            start(Selection::all_of("", "nodes").keeping(NodeFacts::FIELDS)),
             start(Selection::all_of(GROUP_VERSION, "nodeimages")),
             start(Selection::all_of(GROUP_VERSION, "imagesets")),
             start(Selection::all_of(GROUP_VERSION, "fleets")),

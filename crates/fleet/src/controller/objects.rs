@@ -57,6 +57,17 @@ pub(super) struct NodeFacts {
 }
 
 impl NodeFacts {
+    /// Paths of the fields that are read.
+    pub(super) const FIELDS: &[&str] = &[
+        "/kind",
+        "/metadata/name",
+        "/metadata/uid",
+        "/metadata/resourceVersion",
+        "/metadata/creationTimestamp",
+        "/metadata/labels",
+        "/spec/taints",
+    ];
+
     pub(super) fn parse(value: &Value) -> Result<Self, String> {
         let metadata = &value["metadata"];
         let text =

@@ -9,6 +9,7 @@ use std::time::Duration;
 use base::lock::Mutex;
 use cluster::ClusterClient;
 use cluster::client::{Failure, failure, text};
+use cluster::pull_secrets;
 use credentials::PullSecret;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -18,7 +19,6 @@ use tokio_util::task::TaskTracker;
 use super::resolver::TagResolver;
 use crate::api::{ImageSet, Resolution, ResolvedImage, SetImage};
 use crate::rollout::rollout_hash;
-use crate::secrets;
 
 /// First and longest wait after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(30);
@@ -119,7 +119,7 @@ impl Resolutions {
     async fn secrets(&self, names: Vec<String>) -> (Vec<PullSecret>, Vec<String>) {
         let (mut found, mut problems) = (Vec::new(), Vec::new());
         for name in names {
-            match secrets::read(&self.client, &self.namespace, &name).await {
+            match pull_secrets::read(&self.client, &self.namespace, &name).await {
                 Ok(secret) => found.push(secret),
                 Err(error) if failure(&error) == Failure::NotFound => {
                     problems.push(format!("secret {}/{name} does not exist", self.namespace));

@@ -6,9 +6,8 @@ use std::collections::BTreeMap;
 use base::lock::Mutex;
 use cluster::ClusterClient;
 use cluster::client::{Failure, failure, text};
+use cluster::pull_secrets;
 use image_manager::PullSecret;
-
-use crate::secrets;
 
 /// The secrets for a pull.
 #[derive(Debug, Default)]
@@ -41,7 +40,7 @@ impl SecretReader {
     pub(super) async fn read(&self, names: &[String]) -> PullCredentials {
         let mut all = PullCredentials::default();
         for name in names {
-            match secrets::read(&self.client, &self.namespace, name).await {
+            match pull_secrets::read(&self.client, &self.namespace, name).await {
                 Ok(secret) => {
                     self.known.lock().insert(name.clone(), secret.clone());
                     all.secrets.push(secret);

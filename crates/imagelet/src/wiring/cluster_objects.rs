@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cluster::object_cache::{Lookup, ObjectCache, ObjectKind, ObjectName};
+use cluster::pull_secrets;
 use cluster::tokens::{TokenManager, TokenRequest};
-use credentials::{Origin, PullSecret, ServiceAccount};
+use credentials::{Origin, ServiceAccount};
 use kuberuntime::pod::Pod;
 use kuberuntime::sync::PodCredentials;
 use kuberuntime::{Document, DocumentContent, DocumentKind, Documents, NodeCapacity, TokenKey};
@@ -151,27 +152,13 @@ pub(super) fn credentials(objects: &ObjectCache, pod: &Pod) -> PodCredentials {
     });
     let mut credentials = PodCredentials { account, ..PodCredentials::default() };
     for name in &pod.spec.image_pull_secrets {
-        match objects.known(&object_name(pod, DocumentKind::Secret, name.clone())) {
-            Some(object) => credentials.secrets.push(pull_secret(&object)),
+        let object = objects.known(&object_name(pod, DocumentKind::Secret, name.clone()));
+        match object.and_then(|object| pull_secrets::of_object(&object)) {
+            Some(secret) => credentials.secrets.push(secret),
             None => credentials.missing.push(name.clone()),
         }
     }
     credentials
-}
-
-fn pull_secret(object: &Value) -> PullSecret {
-    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let metadata = &object["metadata"];
-    let document = Document::from_object(DocumentKind::Secret, object);
-    let data = document.data.iter().filter_map(|(key, content)| Some((key.clone(), Secret::new(content.text()?))));
-    PullSecret {
-        namespace: word(&metadata["namespace"]),
-        name: word(&metadata["name"]),
-        uid: word(&metadata["uid"]),
-        origin: Origin::ApiServer,
-        kind: word(&object["type"]),
-        data: data.collect(),
-    }
 }
 
 #[cfg(test)]
@@ -212,16 +199,5 @@ mod tests {
         }));
         assert_eq!((&*node.name, node.pods, &*node.labels["disk"]), ("edge", Some(110), "ssd"));
         assert_eq!((node.allocatable["cpu"].milli_value(), node.allocatable.len()), (1500, 2));
-    }
-
-    #[test]
-    fn a_pull_secret_is_vouched_for_by_the_server() {
-        let object = json!({
-            "metadata": {"name": "s", "namespace": "shop", "uid": "u"}, "type": "kubernetes.io/dockerconfigjson",
-            "data": {".dockerconfigjson": "e30="},
-        });
-        let secret = pull_secret(&object);
-        assert!(secret.origin.vouches() && secret.data[".dockerconfigjson"].expose() == "{}");
-        assert!(!format!("{secret:?}").contains("{}"));
     }
 }

@@ -95,10 +95,16 @@ impl HollowFleet {
     fn new(nodes: usize, sets: usize) -> Self {
         raise_limit_of_files();
         let scene = FleetScene::new();
+        // As many images as a kubelet reports.
+        let present = |image: usize| {
+            let digest = format!("registry.example/team/app{image}@sha256:{image:064x}");
+            json!({"names": [digest, format!("registry.example/team/app{image}:1")], "sizeBytes": 100 << 20})
+        };
+        let status = json!({"images": (0..50).map(present).collect::<Vec<_>>()});
         let objects: Vec<Value> = (0..nodes)
             .map(|node| {
-                let labels = json!({"group": group(node)});
-                json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(node), "labels": labels}})
+                let metadata = json!({"name": node_name(node), "labels": {"group": group(node)}});
+                json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status})
             })
             .collect();
         let file = scene.plane.file("nodes.json");
