@@ -14,7 +14,7 @@ if [ ! -s "$tar" ]; then
   [ "$(id -u)" -eq 0 ] || { echo "making a Debian root file system needs root" >&2; exit 77; }
   # Nothing of the network is there when it runs: what the pages install is in the tree already. The lists stay, so that apt knows it.
   SOURCE_DATE_EPOCH=1700000000 mmdebstrap --quiet --variant=minbase \
-    --include=systemd,systemd-sysv,dbus,ca-certificates,containerd,runc,containernetworking-plugins,iptables,iproute2,procps \
+    --include=systemd,systemd-sysv,dbus,ca-certificates,containerd,runc,containernetworking-plugins,iptables,iproute2,procps,openssl,dnsmasq-base \
     --customize-hook='rm -rf "$1"/var/cache/apt/archives "$1"/etc/machine-id; : >"$1"/etc/machine-id' \
     bookworm "$tar.part.tar" </dev/null >&2
   mv "$tar.part.tar" "$tar"

@@ -69,12 +69,12 @@ cargo cyclonedx -qq --manifest-path crates/imagelet/Cargo.toml --format json --s
 mv crates/imagelet/imagelet-sbom.json "$output/imagelet.cdx.json"
 rm -f crates/*/imagelet-sbom.json xtask/imagelet-sbom.json bench/imagelet-sbom.json
 
-# The image: the program, the libraries that it needs if it is not static, and the authorities of this machine.
+# The image: the program, the libraries that it needs if it is not static, and the authorities of this machine or of $SSL_CERT_FILE.
 root=$demo/rootfs
 mkdir -p "$root"/{usr/bin,etc/ssl/certs,run,var/lib,var/tmp,tmp}
 chmod 1777 "$root/tmp" "$root/var/tmp"
 cp "$work/program/imagelet" "$root/usr/bin/imagelet"
-cp -L /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/ca-certificates.crt"
+cp -L "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" "$root/etc/ssl/certs/ca-certificates.crt"
 if libraries=$(ldd "$work/program/imagelet" 2>/dev/null); then
   for library in $(grep -o '/[^ ]*' <<<"$libraries"); do
     mkdir -p "$root$(dirname "$library")"

@@ -23,6 +23,7 @@ use image_manager::{EventRecorder, ImageHold, ReclaimSpace, ReclaimedSpace};
 use kuberuntime::container_gc::{ContainerGc, ContainerGcOptions, ContainerGcPolicy, PodStates};
 use oci::ReferenceOrId;
 use prometheus_client::registry::Registry;
+use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::gc::{
@@ -34,6 +35,9 @@ pub use logged::Logged;
 pub use remote::RemoteCollection;
 use served::Board;
 pub use served::Served;
+
+/// Interval at which the pins in the runtime are compared with those of the collection.
+const PIN_IN_RUNTIME: Duration = Duration::from_secs(60);
 
 /// Garbage collection of one image service.
 pub struct Collection {
@@ -135,6 +139,24 @@ impl Collection {
         self.manager.watch(stop).await;
     }
 
+    /// Keeps the pins in the runtime equal to those of this collection until `stop`: for images that are pulled later, and after a label
+    /// was lost.
+    pub async fn keep_pins_in_runtime(&self, stop: &CancellationToken) {
+        let mut turns = tokio::time::interval(PIN_IN_RUNTIME);
+        turns.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while stop.run_until_cancelled(turns.tick()).await.is_some() {
+            self.pin_in_runtime().await;
+        }
+    }
+
+    /// Has the runtime that keeps the images report the pins of this collection, so that a kubelet that asks the runtime respects them. The
+    /// pins are in force in imagelet, whether that succeeds or not.
+    pub async fn pin_in_runtime(&self) {
+        if let Err(error) = self.manager.pin_in_runtime().await {
+            tracing::warn!(error = chain(&error), "cannot compare the pins of images with those in the runtime");
+        }
+    }
+
     /// Puts everything that is counted into `registry`.
     pub fn register(&self, registry: &mut Registry) {
         self.metrics.register(registry);
@@ -210,7 +232,8 @@ impl Collection {
         }
     }
 
-    /// Replaces the pins of the cluster's image sets. Pins of the administrator stay.
+    /// Replaces the pins of the cluster's image sets. Pins of the administrator stay. The runtime is not asked:
+    /// [`Collection::pin_in_runtime`].
     pub async fn pin_for_image_sets(&self, pins: Pins) -> Result<(), CollectionError> {
         if self.manager.pin_for_image_sets(pins).await? {
             self.read_pins().await?;
@@ -346,6 +369,7 @@ impl Collects for Collection {
             }
         }
         self.read_pins().await?;
+        self.pin_in_runtime().await;
         let pins = self.pins().await?.into_iter();
         let asked = pins.filter(|pin| patterns.iter().any(|pattern| pattern.as_str() == pin.pattern));
         Ok(asked.map(|pin| Pin { changed: changed.iter().any(|new| new.as_str() == pin.pattern), ..pin }).collect())
@@ -361,6 +385,7 @@ impl Collects for Collection {
             answers.push(Pin { changed, ..pin });
         }
         self.read_pins().await?;
+        self.pin_in_runtime().await;
         Ok(answers)
     }
 
@@ -407,5 +432,7 @@ fn goal(request: &CollectRequest, disk: Option<&DiskUsage>) -> Option<Goal> {
     request.all_unused.then_some(Goal::AllUnused)
 }
 
+#[cfg(test)]
+mod runtime_pins_tests;
 #[cfg(test)]
 mod tests;

@@ -273,9 +273,10 @@ impl Node {
     /// Runs all background work until `stop`. Containers keep running afterwards.
     pub async fn keep(&self, stop: &CancellationToken) {
         let images = async {
+            let pins = self.collection.keep_pins_in_runtime(stop);
             match (self.keeps_running, self.collects) {
-                (true, true) => self.collection.run(stop).await,
-                (true, false) => self.collection.watch(stop).await,
+                (true, true) => tokio::join!(pins, self.collection.run(stop)).1,
+                (true, false) => tokio::join!(pins, self.collection.watch(stop)).1,
                 (false, _) => {}
             }
         };

@@ -84,10 +84,27 @@ impl Client {
     /// # Errors
     /// The call failed, or a record has no target.
     pub async fn images_with_label(&self, key: &str, value: &str) -> Result<Vec<ImageRecord>> {
+        self.images_by(vec![filter::label(key, value)], key).await
+    }
+
+    /// Returns the records that one of these filters selects.
+    pub(crate) async fn images_by(&self, filters: Vec<String>, subject: &str) -> Result<Vec<ImageRecord>> {
         const CALL: &str = "Images.List";
-        let request = pb::images::ListImagesRequest { filters: vec![filter::label(key, value)] };
-        let list = answer(CALL, key, self.images().list(request)).await?;
+        let request = pb::images::ListImagesRequest { filters };
+        let list = answer(CALL, subject, self.images().list(request)).await?;
         list.images.into_iter().map(|image| ImageRecord::from_message(CALL, image)).collect()
+    }
+
+    /// Writes labels of a record, and removes those without a value. Its other labels and its target stay. An absent record is success.
+    ///
+    /// # Errors
+    /// The call failed.
+    pub async fn label_image(&self, record: &ImageRecord, labels: Labels) -> Result<()> {
+        let paths = labels.keys().map(|key| format!("labels.{key}")).collect();
+        let image = Some(ImageRecord { labels, ..record.clone() }.to_message());
+        let request = pb::images::UpdateImageRequest { image, update_mask: Some(pb::types::FieldMask { paths }) };
+        let updated = answer("Images.Update", &record.name, self.images().update(request)).await;
+        unless(ErrorKind::NotFound, updated).map(drop)
     }
 
     /// Deletes the record of this name, with `wait` after the collection that this starts. An absent name is success.

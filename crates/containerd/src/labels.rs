@@ -21,6 +21,11 @@ const UNCOMPRESSED: &str = "containerd.io/uncompressed";
 /// Label of the records that the CRI plugin manages.
 pub(crate) const MANAGED: (&str, &str) = ("io.cri-containerd.image", "managed");
 
+/// Label of a record by which the CRI plugin reports the image as pinned. One such record of an image is enough.
+pub(crate) const PINNED: (&str, &str) = ("io.cri-containerd.pinned", "pinned");
+
+/// Our label of an image's record that we pinned: the root of the imagelet that did it.
+pub(crate) const PINNED_BY: &str = "imagelet.io/pinned-by";
 /// Our labels of a snapshot: the blob that it was unpacked from, the origin of that blob, and a mark that its files do not depend on its
 /// parents.
 pub(crate) const BLOB: &str = "imagelet.io/blob";

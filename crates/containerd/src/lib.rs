@@ -36,6 +36,7 @@ mod layout;
 mod lease;
 mod mounted_layers;
 mod pb;
+mod pins;
 mod snapshots;
 mod store;
 
@@ -49,6 +50,7 @@ pub use images::ImageRecord;
 pub use introspection::Snapshotter;
 pub use layout::{SnapshotLayout, layout_of};
 pub use lease::{ExistingLease, Lease};
+pub use pins::PinLabels;
 pub use snapshots::{Mount, Prepared, Snapshot, SnapshotKind, Usage};
 pub use store::{ContainerdStore, Finder, LayerForm, LayerSettings, ReasonAgainstFiles, STAGING_ROOT};
 

@@ -135,7 +135,7 @@ fn progressing(facts: &Facts<'_>) -> State {
         Phase::NoNodes => "no node matches nodeSelector or nodeNames".to_owned(),
         Phase::TooManyFailures => {
             format!(
-                "{} nodes failed or were lost, {} may; no further node starts: {counts}",
+                "too many nodes failed or were lost ({}, maxFailed permits {}); no further node starts: {counts}",
                 failed + lost,
                 facts.max_failed
             )

@@ -494,6 +494,7 @@ pub(crate) fn collection_parts(
     let mut options = manager::collection::of_images(config, &endpoint);
     options.engine = images.engine();
     options.facts = images.facts();
+    options.runtime_pins = images.runtime_pins();
     if let Some(directory) = images.absent_root() {
         options.directory = None;
         options.pressure.node_directory = Some(directory.to_owned());

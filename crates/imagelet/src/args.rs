@@ -36,7 +36,8 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, FromArgMatches as _, Parser, Subcommand, ValueHint};
 
 pub(crate) use self::fleet::{
-    Fleet, FleetAction, FleetApply, FleetBake, FleetController, FleetPause, FleetStatusArgs, FleetWatch, FleetWhy,
+    Fleet, FleetAction, FleetApply, FleetBake, FleetController, FleetInstall, FleetPause, FleetStatusArgs, FleetWatch,
+    FleetWhy,
 };
 use crate::config::NamedFiles;
 use crate::config::flags::SettingFlags;

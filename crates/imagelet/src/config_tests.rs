@@ -192,13 +192,17 @@ fn every_field_is_taken() {
     );
     let config = load(&text, Vec::new()).expect("taken");
     let unset = SETTINGS.iter().filter(|s| !config.origins.contains_key(s.field)).map(|s| s.field);
-    // The second is not for use with pullEngine and signaturePolicy.
-    assert_eq!(unset.collect::<Vec<_>>(), ["kubeletConfig", "unsupportedImages"], "these have tests of their own");
+    // The last two are not for use with others that are set here.
+    assert_eq!(
+        unset.collect::<Vec<_>>(),
+        ["kubeletConfig", "fleet.inCluster", "unsupportedImages"],
+        "these have tests of their own"
+    );
     let defaults = Config::defaults(&Environment::default());
     let same = SETTINGS.iter().filter(|s| s.show(&config) == s.show(&defaults)).map(|s| s.field);
     assert_eq!(
         same.collect::<Vec<_>>(),
-        ["kubeletConfig", "unsupportedImages"],
+        ["kubeletConfig", "fleet.inCluster", "unsupportedImages"],
         "a value that is not the default arrives"
     );
     assert_eq!(config.root, Path::new("/srv/images"));

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use agent::collection::RemoteCollection;
 use cri_api::engine::runtime_store::RuntimeImageFacts;
-use cri_api::engine::{ImageEngine, ImageUsage, UnfinishedPulls};
+use cri_api::engine::{ImageEngine, ImageUsage, RuntimePins, UnfinishedPulls};
 use cri_api::{ImageService, ImageSpec, ImageStatus, Kind};
 use cri_grpc::Endpoint;
 use image_service::{CrioIds, CrioImages, EngineOptions, PullEngineChoice, Registries, RuntimeImages};
@@ -48,6 +48,8 @@ pub(crate) struct Images {
     absent_root: Option<PathBuf>,
     /// Images behind an endpoint that our engine may pull.
     runtime: Option<Arc<RuntimeImages>>,
+    /// Pins in the runtime behind an endpoint.
+    pins: Option<Arc<dyn RuntimePins>>,
     /// Images in our store and in the CRI-O that reads it.
     crio: Option<Arc<CrioImages>>,
     /// The agent that serves the images behind an endpoint.
@@ -88,9 +90,18 @@ impl Images {
                 let keeper = ImageKeeper::Crio(store, endpoint);
                 let service = Arc::clone(&crio) as _;
                 let crio = Some(crio);
-                return Ok(Self { service, engine: None, keeper, absent_root: None, runtime: None, crio, agent: None });
+                return Ok(Self {
+                    service,
+                    engine: None,
+                    keeper,
+                    absent_root: None,
+                    runtime: None,
+                    pins: None,
+                    crio,
+                    agent: None,
+                });
             }
-            let Connected { service, runtime, agent } = runtime::connect(config, &endpoint, &opening).await?;
+            let Connected { service, runtime, pins, agent } = runtime::connect(config, &endpoint, &opening).await?;
             let absent_root = if opening.access.creates_store || opening.access.collects {
                 None
             } else {
@@ -102,6 +113,7 @@ impl Images {
                 keeper: ImageKeeper::Runtime(endpoint),
                 absent_root,
                 runtime,
+                pins,
                 crio: None,
                 agent,
             });
@@ -118,6 +130,7 @@ impl Images {
                 keeper: ImageKeeper::Absent,
                 absent_root,
                 runtime: None,
+                pins: None,
                 crio: None,
                 agent: None,
             });
@@ -126,7 +139,7 @@ impl Images {
         let engine = Some(Arc::clone(&store) as Arc<dyn ImageEngine>);
         let service = Arc::clone(&store) as _;
         let keeper = ImageKeeper::Store(store);
-        Ok(Self { service, engine, keeper, absent_root: None, runtime: None, crio: None, agent: None })
+        Ok(Self { service, engine, keeper, absent_root: None, runtime: None, pins: None, crio: None, agent: None })
     }
 
     /// Returns the CRI half.
@@ -280,6 +293,12 @@ impl Images {
         Some(Arc::clone(self.runtime.as_ref()?) as _)
     }
 
+    /// Returns the pins in the runtime that keeps the images; `None` if no runtime keeps them, or if an agent serves them, which has pins of
+    /// its own.
+    pub(crate) fn runtime_pins(&self) -> Option<Arc<dyn RuntimePins>> {
+        self.pins.clone()
+    }
+
     /// Returns the engine that pulls images for the runtime behind the endpoint; `None` if no runtime keeps them.
     ///
     /// # Errors
@@ -288,6 +307,14 @@ impl Images {
         match &self.runtime {
             Some(runtime) => runtime.choice().await.map(Some),
             None => Ok(None),
+        }
+    }
+
+    /// Returns true if pulls report which layers are missing: those of our engine, not those of a runtime.
+    pub(crate) async fn reports_layers(&self) -> bool {
+        match &self.keeper {
+            ImageKeeper::Runtime(_) => matches!(self.pull_engine().await, Ok(Some(choice)) if choice.is_embedded),
+            ImageKeeper::Store(_) | ImageKeeper::Absent | ImageKeeper::Crio(..) => true,
         }
     }
 

@@ -17,7 +17,7 @@ pub(super) const ROUTES: &[Route] = &[Route::get(
 )];
 
 async fn list(state: SharedState) -> Answer {
-    let none = "this agent follows no image sets: fleet.kubeconfig is not set";
+    let none = "this agent follows no image sets: set fleet.kubeconfig, or fleet.inCluster in a pod";
     let sets = state.image_sets.as_ref().ok_or_else(|| Refusal::new(Kind::NotFound, none))?;
     let unknown = || {
         let line = "the image sets of this node are not known yet: the API server has not answered";

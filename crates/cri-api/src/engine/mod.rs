@@ -11,6 +11,7 @@ mod convert;
 mod image_engine;
 mod layers;
 mod podman;
+mod runtime_pins;
 pub mod runtime_store;
 #[cfg(feature = "testing")]
 pub mod testing;
@@ -23,6 +24,7 @@ pub use layers::{
     ImageLayers, ImageMount, ImageUsage, LayerLease, LayersOf, MountRequest, MountedImage, UnfinishedPulls,
 };
 pub use podman::{HiddenImage, PodmanStoreReport, PodmanStoreRequest};
+pub use runtime_pins::RuntimePins;
 pub use transfer::{
     Compress, ExportOptions, Format, ImageDocuments, ImportOptions, ImportReport, ImportedImage, PassedBy, Platforms,
 };

@@ -253,7 +253,7 @@ fn held(facts: &WhyFacts<'_>, set: &ImageSet, status: &ImageSetStatus, name: &st
     let reason = progressing.map(|condition| condition.reason.as_str()).unwrap_or_default();
     let nodes = status.nodes.unwrap_or_default();
     if reason == "TooManyFailures" {
-        let why = format!("{} nodes failed or were lost, more than maxFailed permits", nodes.failed + nodes.lost);
+        let why = format!("{} failed or lost, more than maxFailed permits", nodes.failed + nodes.lost);
         return (why, format!("`imagelet fleet status {name}` lists the failures by cause"));
     }
     if set.spec.rollout.paused {
@@ -372,7 +372,7 @@ fn answer(facts: &WhyFacts<'_>, end: &End, set: &str) -> (String, Option<String>
             Some(format!("ask for the right to get nodeimages, or `kubectl get imageset {set}`")),
         ),
         End::NoReport(NoReport::Missing) => (
-            format!("{node} may start, but has never reported: no agent with fleet.kubeconfig runs there."),
+            format!("{node} may start, but has never reported: no agent that follows ImageSets runs there."),
             Some(format!("on {node}: `imagelet doctor`, and the log of the agent")),
         ),
         End::NoReport(NoReport::Silent(time)) => (

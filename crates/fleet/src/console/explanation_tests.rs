@@ -121,7 +121,7 @@ fn without_a_report_the_set_answers() {
         (
             "no agent",
             set(|_| {}),
-            "n1 may start, but has never reported: no agent with fleet.kubeconfig runs there.",
+            "n1 may start, but has never reported: no agent that follows ImageSets runs there.",
             &["reported"],
         ),
         (
@@ -172,7 +172,7 @@ fn without_a_report_the_set_answers() {
                 stop(set);
                 set["status"]["conditions"][0]["reason"] = json!("TooManyFailures");
             }),
-            "n1 waits for its turn in web: 1 nodes failed or were lost, more than maxFailed permits.",
+            "n1 waits for its turn in web: 1 failed or lost, more than maxFailed permits.",
             &["released", "reported"],
         ),
         (
@@ -181,7 +181,7 @@ fn without_a_report_the_set_answers() {
                 set["spec"]["resolution"] = json!("OnNode");
                 set["status"]["resolved"] = json!([{"name": "registry.example/app:1"}]);
             }),
-            "n1 may start, but has never reported: no agent with fleet.kubeconfig runs there.",
+            "n1 may start, but has never reported: no agent that follows ImageSets runs there.",
             &["reported"],
         ),
     ];

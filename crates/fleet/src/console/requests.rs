@@ -7,10 +7,10 @@ use cluster::client::{Failure, failure, text, within};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
-use kube::api::{ApiResource, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::api::{FLEET, Fleet, GROUP, GROUP_VERSION, ImageSet, NodeImages, VERSION};
+use crate::api::{FLEET, Fleet, GROUP_VERSION, ImageSet, NodeImages};
 
 /// Name under which applied fields are owned.
 const MANAGER: &str = "imagelet-fleet";
@@ -181,12 +181,20 @@ impl FleetRequests {
         Ok(list.items.into_iter().filter_map(|node| node.metadata.name).collect())
     }
 
-    /// Applies an object of this group on the server. `force` takes fields over from other managers; a dry run changes nothing.
+    /// Returns the minor version of the server's Kubernetes 1.
+    pub async fn server_minor(&self) -> Result<u32, RequestError> {
+        let version = within(self.client.current().apiserver_version()).await;
+        let version = version.map_err(|source| failed("get the version of the server", source))?;
+        // Vendors add a plus sign. An unknown form is a new one.
+        Ok(version.minor.trim_end_matches('+').parse().unwrap_or(u32::MAX))
+    }
+
+    /// Applies an object on the server. `force` takes fields over from other managers; a dry run changes nothing.
     pub async fn apply(&self, object: &Value, force: bool, dry_run: bool) -> Result<Applied, RequestError> {
         let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
         let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
         let what = format!("apply {kind} {name}");
-        let api = self.api_of(&kind);
+        let api = self.api_of(object);
         let before = within(api.get_opt(&name)).await.map_err(|source| failed(&what, source))?;
         let mut parameters = PatchParams::apply(MANAGER);
         (parameters.force, parameters.dry_run) = (force, dry_run);
@@ -220,7 +228,7 @@ impl FleetRequests {
     async fn apply_pause(&self, kind: &str, name: &str, spec: &Value) -> Result<(), RequestError> {
         let patch = json!({"apiVersion": GROUP_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec});
         let parameters = PatchParams::apply(PAUSE).force();
-        let patched = within(self.api_of(kind).patch(name, &parameters, &Patch::Apply(&patch))).await;
+        let patched = within(self.api_of(&patch).patch(name, &parameters, &Patch::Apply(&patch))).await;
         patched.map(drop).map_err(|source| failed(format!("change {kind} {name}"), source))
     }
 
@@ -228,23 +236,26 @@ impl FleetRequests {
         Api::all(self.client.current())
     }
 
-    fn api_of(&self, kind: &str) -> Api<DynamicObject> {
-        let plural = if kind == "Fleet" { "fleets" } else { "imagesets" };
-        let resource = ApiResource {
-            group: GROUP.to_owned(),
-            version: VERSION.to_owned(),
-            api_version: GROUP_VERSION.to_owned(),
-            kind: kind.to_owned(),
-            plural: plural.to_owned(),
-        };
-        Api::all_with(self.client.current(), &resource)
+    /// Returns the API of the object's kind, in its namespace if it has one.
+    fn api_of(&self, object: &Value) -> Api<DynamicObject> {
+        let text = |field: &Value| field.as_str().unwrap_or_default().to_owned();
+        let (version, kind) = (text(&object["apiVersion"]), text(&object["kind"]));
+        let (group, version) = version.split_once('/').unwrap_or(("", &version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, &kind));
+        match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(self.client.current(), namespace, &resource),
+            None => Api::all_with(self.client.current(), &resource),
+        }
     }
 }
 
 /// Returns the parts of an object that people write: the server adds the others.
 fn content(object: DynamicObject) -> (BTreeMap<String, String>, BTreeMap<String, String>, Value) {
-    let DynamicObject { metadata, data, .. } = object;
-    (metadata.labels.unwrap_or_default(), metadata.annotations.unwrap_or_default(), data["spec"].clone())
+    let DynamicObject { metadata, mut data, .. } = object;
+    if let Some(data) = data.as_object_mut() {
+        data.remove("status");
+    }
+    (metadata.labels.unwrap_or_default(), metadata.annotations.unwrap_or_default(), data)
 }
 
 fn failed(what: impl Into<String>, source: kube::Error) -> RequestError {

@@ -4,12 +4,14 @@
 mod admission;
 mod names;
 mod rbac;
+mod server;
 mod workloads;
 
 use kube::CustomResourceExt as _;
 use serde_json::{Value, json};
 
 pub use names::NAMESPACE;
+pub use server::{Installation, install_on};
 
 use crate::api::{Fleet, ImageSet, NodeImages};
 

@@ -4,6 +4,9 @@ use serde_json::{Value, json};
 
 use super::names::{CONTROLLER, IMAGE, NODE, metadata};
 
+/// Label of a node whose agent is a service of the machine: two agents would write one report.
+const NO_DAEMONSET: &str = "imagelet.dev/no-daemonset";
+
 fn probe(path: &str) -> Value {
     json!({"httpGet": {"path": path, "port": "metrics"}})
 }
@@ -50,7 +53,6 @@ pub(super) fn node() -> Vec<Value> {
         "args": [
             "serve",
             "--config=/etc/imagelet/config.yaml",
-            "--root=/var/lib/imagelet",
             "--listen=unix:///run/imagelet/imagelet.sock",
             "--node-name=$(NODE_NAME)",
         ],
@@ -68,14 +70,14 @@ pub(super) fn node() -> Vec<Value> {
             {"name": "config", "mountPath": "/etc/imagelet"},
             {"name": "runtime", "mountPath": "/run/containerd"},
             {"name": "images", "mountPath": "/var/lib/containerd", "readOnly": true},
-            {"name": "state", "mountPath": "/var/lib/imagelet"},
+            {"name": "state", "mountPath": "/var/lib/imagelet-fleet"},
             {"name": "socket", "mountPath": "/run/imagelet"},
         ],
     });
     vec![
         json!({
             "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata(NODE),
-            "data": {"config.yaml": CONFIG, "kubeconfig": KUBECONFIG},
+            "data": {"config.yaml": CONFIG},
         }),
         json!({
             "apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": metadata(NODE),
@@ -87,6 +89,9 @@ pub(super) fn node() -> Vec<Value> {
                         "serviceAccountName": NODE,
                         "priorityClassName": "system-node-critical",
                         "nodeSelector": {"kubernetes.io/os": "linux"},
+                        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                            "nodeSelectorTerms": [{"matchExpressions": [{"key": NO_DAEMONSET, "operator": "DoesNotExist"}]}],
+                        }}},
                         "tolerations": [{"operator": "Exists"}],
                         "containers": [container],
                         "volumes": [
@@ -103,33 +108,16 @@ pub(super) fn node() -> Vec<Value> {
     ]
 }
 
-/// Configuration of the daemon of a node over the node's containerd, which pulls.
+/// Configuration of the daemon of a node over the node's containerd, which pulls. The token of the service account names the node. The root
+/// has the path that it has on the node, which another imagelet of the node does not use: pins in containerd have the root in their label.
 const CONFIG: &str = "\
 apiVersion: imagelet.dev/v1alpha1
 kind: ImageletConfiguration
+root: /var/lib/imagelet-fleet
 imageServiceEndpoint: unix:///run/containerd/containerd.sock
 pullEngine: runtime
 metricsAddress: 0.0.0.0:9095
 fleet:
-  kubeconfig: /etc/imagelet/kubeconfig
+  inCluster: true
   namespace: imagelet-fleet
-";
-
-/// Credentials of the daemon: the service account of its pod, whose token names the node.
-const KUBECONFIG: &str = "\
-apiVersion: v1
-kind: Config
-clusters:
-- name: cluster
-  cluster:
-    server: https://kubernetes.default.svc
-    certificate-authority: /var/run/secrets/kubernetes.io/serviceaccount/ca.crt
-users:
-- name: pod
-  user:
-    tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token
-contexts:
-- name: pod
-  context: {cluster: cluster, user: pod, namespace: imagelet-fleet}
-current-context: pod
 ";

@@ -66,13 +66,14 @@ pub(super) enum Fit {
     TooLarge(u64),
 }
 
-/// Returns whether layers with these compressed bytes fit, and leave the space that every set asks for.
-pub(super) fn fit(missing: u64, space: ImageSpace, min_free: &[MinFree]) -> Fit {
-    if missing == 0 {
+/// Returns whether layers with these compressed bytes fit, and leave the space that every set asks for. Without a number of bytes only
+/// that space is compared.
+pub(super) fn fit(missing: Option<u64>, space: ImageSpace, min_free: &[MinFree]) -> Fit {
+    if missing == Some(0) {
         return Fit::Fits;
     }
     let stays_free = min_free.iter().map(|free| free.of(space.capacity)).max().unwrap_or(0);
-    let needed = missing.saturating_mul(UNPACKED).saturating_add(stays_free);
+    let needed = missing.unwrap_or(0).saturating_mul(UNPACKED).saturating_add(stays_free);
     if needed <= space.free {
         Fit::Fits
     } else if needed <= space.free.saturating_add(space.reclaimable) {
@@ -91,16 +92,20 @@ mod tests {
         let space = ImageSpace { capacity: 1000, free: 300, images: 500, reclaimable: 200 };
         let ten = [MinFree::Percent(10)];
         for (missing, min_free, want) in [
-            (0, &[MinFree::Percent(100)][..], Fit::Fits),
-            (100, &ten[..], Fit::Fits),
-            (101, &ten[..], Fit::AfterReclaim(302)),
-            (200, &ten[..], Fit::AfterReclaim(500)),
-            (201, &ten[..], Fit::TooLarge(502)),
-            (150, &[][..], Fit::Fits),
-            (1, &[MinFree::Bytes(299), MinFree::Percent(1)][..], Fit::AfterReclaim(301)),
-            (u64::MAX, &ten[..], Fit::TooLarge(u64::MAX)),
+            (Some(0), &[MinFree::Percent(100)][..], Fit::Fits),
+            (Some(100), &ten[..], Fit::Fits),
+            (Some(101), &ten[..], Fit::AfterReclaim(302)),
+            (Some(200), &ten[..], Fit::AfterReclaim(500)),
+            (Some(201), &ten[..], Fit::TooLarge(502)),
+            (Some(150), &[][..], Fit::Fits),
+            (Some(1), &[MinFree::Bytes(299), MinFree::Percent(1)][..], Fit::AfterReclaim(301)),
+            (Some(u64::MAX), &ten[..], Fit::TooLarge(u64::MAX)),
+            (None, &[][..], Fit::Fits),
+            (None, &[MinFree::Percent(30)][..], Fit::Fits),
+            (None, &[MinFree::Percent(31)][..], Fit::AfterReclaim(310)),
+            (None, &[MinFree::Percent(51)][..], Fit::TooLarge(510)),
         ] {
-            assert_eq!(fit(missing, space, min_free), want, "{missing} {min_free:?}");
+            assert_eq!(fit(missing, space, min_free), want, "{missing:?} {min_free:?}");
         }
     }
 }

@@ -69,6 +69,8 @@ pub struct NodeDaemonOptions {
     pub client: ClusterClient,
     /// The images of the node.
     pub service: Arc<dyn ImageService>,
+    /// True if pulls of the service report which layers are missing, so that their size is checked before they are fetched.
+    pub reports_layers: bool,
     /// Pulls images for sets. It must not be the manager that pulls for pods, because pods must not wait in its queue.
     pub manager: Arc<ImageManager>,
     /// Image collection of the node.
@@ -139,6 +141,7 @@ impl NodeDaemon {
             manager: Arc::clone(&options.manager),
             collector: Arc::clone(&options.collector),
             secrets: SecretReader::new(options.client.clone(), options.namespace.clone()),
+            reports_layers: options.reports_layers,
         });
         let now = Instant::now();
         Self {

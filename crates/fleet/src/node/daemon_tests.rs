@@ -97,6 +97,7 @@ struct Scene {
     directory: tempfile::TempDir,
     begun: Instant,
     service: Arc<dyn ImageService>,
+    reports_layers: bool,
     daemon: Option<(DropGuard, TaskTracker)>,
     board: SetBoard,
 }
@@ -116,6 +117,7 @@ impl Scene {
             service: service(&fake),
             directory: tempfile::tempdir().expect("a directory"),
             begun: Instant::now(),
+            reports_layers: true,
             daemon: None,
             board: SetBoard::default(),
             server,
@@ -147,6 +149,7 @@ impl Scene {
             namespace: "fleet".to_owned(),
             client: self.server.client(),
             service: Arc::clone(&self.service),
+            reports_layers: self.reports_layers,
             manager: Arc::new(ImageManager::new(Arc::clone(&self.service), Arc::new(LogRecorder), manager)),
             collector: Arc::clone(&self.collector) as Arc<dyn Collector>,
             access: NamespaceAccess::default(),
@@ -351,6 +354,37 @@ async fn pull_that_does_not_fit_on_the_disk_stops_before_it_fetches() {
     let report = scene.until_phase("Ready").await;
     assert_eq!(*scene.collector.reclaimed.lock(), [300]);
     assert_eq!(report["images"][0]["bytes"]["total"], 3, "of the fake's own layer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn changed_set_ends_the_wait_after_a_failure() {
+    let scene = Scene::with(|fake| Arc::new(Announcing(fake.clone(), 100))).await;
+    let app = FakeImage::new("app");
+    *scene.collector.space.lock() = Some(ImageSpace { capacity: 1000, free: 250, ..ImageSpace::default() });
+    scene.put_set(1, &[(APP, &app)], &json!({}));
+    scene.until("several failures", |status| status["images"][0]["attempts"].as_u64() >= Some(4)).await;
+    let failed = Instant::now();
+    scene.put_set(2, &[(APP, &app)], &json!({"minFree": "1%"}));
+    scene.until_phase("Ready").await;
+    assert!(failed.elapsed() < Duration::from_secs(10), "{:?}", failed.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn runtime_that_reports_no_layers_pulls_only_onto_a_disk_with_enough_free_space() {
+    let mut scene = Scene::new().await;
+    scene.reports_layers = false;
+    scene.restart().await;
+    let app = FakeImage::new("app");
+    let space = ImageSpace { capacity: 1000, free: 90, images: 600, reclaimable: 9 };
+    *scene.collector.space.lock() = Some(space);
+    scene.put_set(1, &[(APP, &app)], &json!({}));
+    let report = scene.until_phase("Failed").await;
+    assert_eq!(report["images"][0]["reason"], "InsufficientSpace");
+    assert_eq!((scene.pulls(), scene.collector.reclaimed.lock().len()), (0, 0));
+    // Unused images make room.
+    *scene.collector.space.lock() = Some(ImageSpace { reclaimable: 10, ..space });
+    scene.until_phase("Ready").await;
+    assert_eq!(*scene.collector.reclaimed.lock(), [100]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -82,6 +82,11 @@ impl Model {
         self.sets = followed;
         let before = std::mem::take(&mut self.desired);
         self.derive();
+        for (key, image) in &self.desired.images {
+            if before.images.get(key).is_some_and(|before| before != image) {
+                self.states.retry_now(key);
+            }
+        }
         !before.images.keys().eq(self.desired.images.keys())
     }
 

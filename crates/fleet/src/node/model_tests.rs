@@ -41,6 +41,7 @@ fn has(model: &mut Model, images: &[&str]) {
         let key = super::super::fixtures::key(name);
         cri_api::Image {
             id: format!("id-of-{name}"),
+            repo_tags: key.tag().into_iter().collect(),
             repo_digests: key.by_digest().into_iter().collect(),
             ..cri_api::Image::default()
         }

@@ -31,6 +31,11 @@ impl Presence {
         };
         by_digest.or_else(by_tag).map(String::as_str)
     }
+
+    /// Returns true if pods find the image with this ID by the name that the set uses.
+    pub(super) fn has_name(&self, key: &ImageKey, id: &str) -> bool {
+        key.tag().is_none_or(|tag| self.names.get(&tag).is_some_and(|named| named == id))
+    }
 }
 
 #[cfg(test)]
@@ -64,5 +69,12 @@ mod tests {
             let key = ImageKey { name: name.to_owned(), digest: digest.cloned() };
             assert_eq!(presence.find(&key, any_of_name), want.then_some("sha256:1"), "{key:?} {any_of_name}");
         }
+        for (name, want) in [("busybox:1", true), ("busybox:2", false), ("docker.io/library/busybox:1", true)] {
+            let key = ImageKey { name: name.to_owned(), digest: Some(old.clone()) };
+            assert_eq!(presence.has_name(&key, "sha256:1"), want, "{name}");
+            assert!(!presence.has_name(&key, "sha256:2"), "{name}");
+        }
+        let key = ImageKey { name: format!("busybox@{old}"), digest: Some(old) };
+        assert!(presence.has_name(&key, "sha256:1"), "a digest is a name by itself");
     }
 }

@@ -1,5 +1,6 @@
 //! [`Puller`]: pulls one image for sets. The tag is pulled first, so that pods find the image by the name that they use; if the tag has
-//! moved, the digest is pulled instead. Space is checked when the service has reported which layers are missing, before they are fetched.
+//! moved, the digest is pulled instead. Space is checked when the service has reported which layers are missing, before they are fetched;
+//! with a service that does not report layers, free space alone is checked before the pull.
 //! Decides nothing about when to pull. Called by [`super::daemon`].
 
 use std::sync::Arc;
@@ -46,6 +47,8 @@ pub(super) struct Puller {
     pub(super) manager: Arc<ImageManager>,
     pub(super) collector: Arc<dyn Collector>,
     pub(super) secrets: SecretReader,
+    /// True if the service reports which layers of an image are missing.
+    pub(super) reports_layers: bool,
 }
 
 /// Reason for which an attempt ended without the image and without an error.
@@ -89,6 +92,9 @@ impl Puller {
         credentials: &PullCredentials,
         progress: &PullProgress,
     ) -> Result<String, Interruption> {
+        if !self.reports_layers {
+            self.check_space(order, None).await.map_or(Ok(()), Err)?;
+        }
         let mut request = EnsureImageRequest {
             policy: PullPolicy::Always,
             secrets: credentials.secrets.clone(),
@@ -124,12 +130,19 @@ impl Puller {
             }
             let Some(missing) = progress.missing() else { continue };
             is_checked = true;
-            let Some(space) = self.collector.space().await else { continue };
-            match fit(missing, space, &order.min_free) {
-                Fit::Fits => {}
-                Fit::AfterReclaim(needed) => return Interruption::ReclaimFirst(needed),
-                Fit::TooLarge(needed) => return Interruption::Problem(too_large(needed)),
+            if let Some(interruption) = self.check_space(order, Some(missing)).await {
+                return interruption;
             }
+        }
+    }
+
+    /// Returns the interruption if the missing bytes do not fit on the disk. Space that cannot be measured stops no pull.
+    async fn check_space(&self, order: &PullOrder, missing: Option<u64>) -> Option<Interruption> {
+        let space = self.collector.space().await?;
+        match fit(missing, space, &order.min_free) {
+            Fit::Fits => None,
+            Fit::AfterReclaim(needed) => Some(Interruption::ReclaimFirst(needed)),
+            Fit::TooLarge(needed) => Some(Interruption::Problem(too_large(needed))),
         }
     }
 

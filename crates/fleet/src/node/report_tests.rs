@@ -30,6 +30,7 @@ fn reported(set: &FollowedSet, known: &[(&str, Observed)], before: Option<&Condi
     let now = Now { clock: Instant::now(), wall: Timestamp::UNIX_EPOCH };
     let present = known.iter().filter(|(_, known)| *known == Observed::Present).map(|(name, _)| cri_api::Image {
         id: "id".to_owned(),
+        repo_tags: vec![(*name).to_owned()],
         repo_digests: key(name).by_digest().into_iter().collect(),
         ..cri_api::Image::default()
     });

@@ -117,7 +117,11 @@ impl ImageStates {
                 continue;
             }
             let before = state.phase;
-            match presence.find(key, image.any_of_name) {
+            // An image that this daemon has never seen here must have the name of the set: pods look for that name. Later the digest is
+            // enough, because a tag that has moved is pulled by digest.
+            let is_known = state.phase == ImagePhase::Ready || held.was_present(key);
+            let found = presence.find(key, image.any_of_name).filter(|id| is_known || presence.has_name(key, id));
+            match found {
                 Some(id) if state.phase == ImagePhase::Ready => state.id = Some(id.to_owned()),
                 Some(id) => state.present(id),
                 None => state.absent(held.was_present(key)),
@@ -146,6 +150,13 @@ impl ImageStates {
     /// Returns the time of the next attempt after a failure.
     pub(super) fn next_retry(&self) -> Option<Instant> {
         self.0.values().filter_map(|state| state.retry).map(|retry| retry.clock).min()
+    }
+
+    /// Ends the wait after a failure, because the sets ask for something else than before.
+    pub(super) fn retry_now(&mut self, key: &ImageKey) {
+        if let Some(state) = self.0.get_mut(key) {
+            state.retry = None;
+        }
     }
 
     /// Records the start of a pull.

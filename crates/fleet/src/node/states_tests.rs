@@ -31,8 +31,14 @@ impl Scene {
     }
 
     fn observe(&mut self, present: &[&str]) -> usize {
+        self.observe_named(present, true)
+    }
+
+    /// The same; without their names the images are listed by digest alone.
+    fn observe_named(&mut self, present: &[&str], named: bool) -> usize {
         let image = |name: &&str| cri_api::Image {
             id: format!("id-of-{name}"),
+            repo_tags: named.then(|| (*name).to_owned()).into_iter().collect(),
             repo_digests: key(name).by_digest().into_iter().collect(),
             ..cri_api::Image::default()
         };
@@ -58,6 +64,22 @@ impl Scene {
     fn phase(&self, name: &str) -> ImagePhase {
         self.states.get(&key(name)).expect("a state").phase
     }
+}
+
+#[test]
+fn image_that_is_present_by_digest_alone_is_pulled_for_its_name() {
+    let mut scene = Scene::new(&[set("web", &[APP])]);
+    scene.observe_named(&[APP], false);
+    assert_eq!((scene.phase(APP), scene.due()), (ImagePhase::Waiting, vec![APP.to_owned()]));
+    // The tag has moved, so that the pull was by digest.
+    scene.states.started(&key(APP));
+    scene.states.ended(&key(APP), Ok(format!("id-of-{APP}")), scene.now, &(Arc::new(|| 0.5) as Random));
+    scene.held.note_present(&key(APP), &scene.desired.images[&key(APP)], true);
+    assert_eq!((scene.observe_named(&[APP], false), scene.phase(APP)), (0, ImagePhase::Ready));
+    // Another process knows of it.
+    scene.states = ImageStates::default();
+    scene.states.follow(&scene.desired);
+    assert_eq!((scene.observe_named(&[APP], false), scene.phase(APP)), (0, ImagePhase::Ready));
 }
 
 #[test]

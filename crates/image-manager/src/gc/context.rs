@@ -8,7 +8,7 @@ use std::time::Duration;
 use base::blocking;
 use base::lock::RwLock;
 use cri_api::engine::runtime_store::RuntimeImageFacts;
-use cri_api::engine::{ImageEngine, ImageLayers, UnfinishedPulls};
+use cri_api::engine::{ImageEngine, ImageLayers, RuntimePins, UnfinishedPulls};
 use cri_api::{Container, FsInfo, Image, ImageService, ImageSpec, RuntimeService};
 use oci::ReferenceOrId;
 
@@ -27,6 +27,8 @@ pub(super) struct GcContext {
     engine: Option<Arc<dyn ImageEngine>>,
     /// Facts about the images of a foreign runtime, where they are known.
     facts: Option<Arc<dyn RuntimeImageFacts>>,
+    /// Pins in a foreign runtime, where it takes any.
+    pub(super) runtime_pins: Option<Arc<dyn RuntimePins>>,
     pub(super) runtime: Option<Arc<dyn RuntimeService>>,
     pub(super) events: Arc<dyn EventRecorder>,
     /// Guards the options, of which the rules may change.
@@ -45,7 +47,8 @@ impl GcContext {
         options: GcOptions,
     ) -> Self {
         let (engine, facts) = (options.engine.clone(), options.facts.clone());
-        Self { service, engine, facts, runtime, events, options: RwLock::new(Arc::new(options)) }
+        let runtime_pins = options.runtime_pins.clone();
+        Self { service, engine, facts, runtime_pins, runtime, events, options: RwLock::new(Arc::new(options)) }
     }
 
     /// The options as they are now.
@@ -73,6 +76,24 @@ impl GcContext {
             }
         }
         Ok(images)
+    }
+
+    /// Clears the mark of images that the runtime reports as pinned only because imagelet pinned them: the pin itself decides. The runtime
+    /// updates its list some time after a pin ended. Without an answer, all marks stay.
+    pub(super) async fn clear_own_pins(&self, images: &mut [Image]) {
+        let Some(pins) = self.runtime_pins.as_ref().filter(|_| images.iter().any(|image| image.pinned)) else { return };
+        let others = match pins.pinned_by_others().await {
+            Ok(Some(others)) => others,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(%error, "cannot find out who pinned images in the runtime: all of them stay");
+                return;
+            }
+        };
+        for image in images.iter_mut().filter(|image| image.pinned) {
+            let mut names = [&image.id].into_iter().chain(&image.repo_tags).chain(&image.repo_digests);
+            image.pinned = names.any(|name| others.contains(name));
+        }
     }
 
     /// All containers; none without a runtime.

@@ -1,6 +1,7 @@
 //! [`ImageGcManager`]: the image collector, and all that other modules see of it. More methods are in [`rounds`](super::rounds),
 //! [`relief`](super::relief) and [`reclaim_for_pull`](super::reclaim_for_pull). Called by its own loops, by commands and by pulls.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 use std::time::Duration;
@@ -162,6 +163,29 @@ impl ImageGcManager {
     pub async fn pinned(&self) -> Result<Pins, GcError> {
         let state = self.store.lock().await?;
         Ok(state.pins.with(&state.set_pins))
+    }
+
+    /// Has the runtime that keeps the images report the pinned ones as such to its other clients, such as a kubelet. A runtime that takes no
+    /// pins is left alone.
+    ///
+    /// # Errors
+    /// The list of images, the runtime, or the state.
+    pub async fn pin_in_runtime(&self) -> Result<(), GcError> {
+        let Some(runtime) = &self.context.runtime_pins else { return Ok(()) };
+        let state = self.store.lock().await?;
+        let pins = state.pins.with(&state.set_pins);
+        let mut ids = BTreeSet::new();
+        if pins.iter().next().is_some() {
+            let images = self.context.list_images().await?;
+            let pinned = images.into_iter().filter(|image| pins.hold(image, state.last_user(image)).is_some());
+            ids.extend(pinned.map(|image| image.id));
+        }
+        let replaced = runtime.replace(&ids).await;
+        let changed = replaced.map_err(|source| GcError::Runtime { what: "pin images in the runtime", source })?;
+        if changed > 0 {
+            tracing::info!(pinned = ids.len(), changed, "pins of images changed in the runtime");
+        }
+        Ok(())
     }
 
     /// Replaces the pins of the cluster's image sets. Those of the administrator stay. Returns true if that changed anything.

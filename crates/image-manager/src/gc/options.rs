@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use cri_api::engine::ImageEngine;
 use cri_api::engine::runtime_store::RuntimeImageFacts;
+use cri_api::engine::{ImageEngine, RuntimePins};
 use oci::ReferenceOrId;
 use tokio::time::Instant;
 
@@ -64,6 +64,8 @@ pub struct GcOptions {
     pub engine: Option<Arc<dyn ImageEngine>>,
     /// Facts about the images of a foreign runtime, where they are known.
     pub facts: Option<Arc<dyn RuntimeImageFacts>>,
+    /// Pins that a foreign runtime reports to its other clients; `None`: there is no such runtime, or it takes none.
+    pub runtime_pins: Option<Arc<dyn RuntimePins>>,
     /// Counts the calls of that store as operations of the image service; `None`: they are not counted.
     pub operations: Option<Arc<Metrics>>,
     /// Returns the images that pods mount as volumes, or need though there is no container of them yet. CRI's
@@ -99,6 +101,7 @@ impl GcOptions {
             node_status_max_images: 50,
             engine: None,
             facts: None,
+            runtime_pins: None,
             operations: None,
             volumes: None,
         }

@@ -38,7 +38,8 @@ impl Survey {
         min_age: Option<Duration>,
     ) -> Result<Self, GcError> {
         // Images first: what a container begins to use in between is then seen as used.
-        let images = context.list_images_with_times().await?;
+        let mut images = context.list_images_with_times().await?;
+        context.clear_own_pins(&mut images).await;
         if images.iter().any(|image| image.id.is_empty()) {
             context.record_event(EventType::Warning, "InvalidImageID", "ImageID is not valid, skipping, ImageID: ");
         }

@@ -40,6 +40,7 @@ impl Fleet {
 /// Subcommands of `imagelet fleet`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum FleetAction {
+    Install(FleetInstall),
     Apply(FleetApply),
     Status(FleetStatusArgs),
     Watch(FleetWatch),
@@ -61,12 +62,31 @@ pub(crate) enum FleetAction {
     Manifests,
 }
 
+/// Install or upgrade a fleet in a cluster
+///
+/// Applies the kinds, the rights, the admission policies, the controller and the DaemonSet of this version on the server (server-side
+/// apply), which are the objects of deploy/fleet. An older API server gets those that it takes, with a warning about the others.
+///
+/// The credentials are those of --kubeconfig, of $KUBECONFIG, or of ~/.kube/config, not those of the node in a configuration file.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  imagelet fleet install --image registry.example/imagelet:0.3.0")]
+pub(crate) struct FleetInstall {
+    /// Image of imagelet in a registry that the nodes can pull from
+    #[arg(long, value_name = "IMAGE", value_parser = super::remote::image)]
+    pub(crate) image: String,
+    /// Take over fields that another manager owns
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+}
+
 /// Create or change ImageSets and the Fleet
 ///
 /// Reads files, checks every field, and applies the objects on the server (server-side apply, as the manager imagelet-fleet). Nothing is
 /// applied if a file has an error. A field that another manager owns is a conflict, which names the manager.
 ///
-/// The setting `kubeconfig` has the credentials; without it, $KUBECONFIG or ~/.kube/config.
+/// The credentials are those of --kubeconfig, of $KUBECONFIG, or of ~/.kube/config, not those of the node in a configuration file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -90,7 +110,7 @@ pub(crate) struct FleetApply {
 /// Without a name, a table of all sets. With a name, the rollout of one set: nodes by state, conditions, digests, failures by cause,
 /// and the nodes that have been in progress for the longest time.
 ///
-/// The setting `kubeconfig` has the credentials; without it, $KUBECONFIG or ~/.kube/config.
+/// The credentials are those of --kubeconfig, of $KUBECONFIG, or of ~/.kube/config, not those of the node in a configuration file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -128,7 +148,7 @@ pub(crate) struct FleetWatch {
 /// Which sets want the image there, whether its tag is resolved, whether the node may start, and what the node reported; then the answer
 /// in one sentence, and the next step.
 ///
-/// The setting `kubeconfig` has the credentials; without it, $KUBECONFIG or ~/.kube/config.
+/// The credentials are those of --kubeconfig, of $KUBECONFIG, or of ~/.kube/config, not those of the node in a configuration file.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

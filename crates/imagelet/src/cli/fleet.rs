@@ -36,6 +36,7 @@ pub(crate) fn run_without_configuration(printer: Printer, args: &Fleet) -> Optio
 pub(super) async fn run(app: &App, args: &Fleet) -> Outcome {
     match &args.action {
         FleetAction::Apply(args) => apply::run(app, args).await,
+        FleetAction::Install(args) => apply::install(app, args).await,
         FleetAction::Status(args) => status::run(app, args).await,
         FleetAction::Watch(args) => watch::run(app, args).await,
         FleetAction::Why(args) => why::run(app, args).await,

@@ -85,6 +85,8 @@ async fn serve(app: &App) -> Outcome {
             (false, false) => {}
         }
     });
+    let (pinned_until, pins) = (stop.clone(), Arc::clone(&collection));
+    tasks.spawn(async move { pins.keep_pins_in_runtime(&pinned_until).await });
     if let Some(sets) = sets {
         let followed_until = stop.clone();
         tasks.spawn(async move { sets.run(&followed_until).await });

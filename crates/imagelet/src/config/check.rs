@@ -52,6 +52,9 @@ pub(super) fn findings(config: &Config) -> Vec<String> {
     verification(config, &mut found);
     status_page(config, &mut found);
     collection(config, &mut found);
+    if config.fleet.in_cluster && config.fleet.kubeconfig.is_some() {
+        found("fleet.inCluster", "fleet.inCluster and fleet.kubeconfig are two identities: set one of them".to_owned());
+    }
     if config.admin_socket.is_none() {
         let opened = [("adminGroup", config.admin_group.is_some()), ("adminOthersRead", config.admin_others_read)];
         for (name, _) in opened.into_iter().filter(|(_, is_set)| *is_set) {

@@ -189,6 +189,6 @@ mod tests {
             };
             assert!(!SETTINGS.iter().any(|setting| has_name(&setting)), "{}", removed.field);
         }
-        assert_eq!((SETTINGS.len(), REMOVED.len()), (74, 35));
+        assert_eq!((SETTINGS.len(), REMOVED.len()), (75, 35));
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cri_api::ImageService;
+use cri_api::engine::RuntimePins;
 use cri_api::engine::runtime_store::RuntimeImageFacts as _;
 use cri_grpc::Endpoint;
 use cri_grpc::client::{RemoteRuntimeService, connect_image_service};
@@ -26,6 +27,8 @@ pub(super) struct Connected {
     pub(super) service: Arc<dyn ImageService>,
     /// Present if our engine may pull them, or reads their layers.
     pub(super) runtime: Option<Arc<RuntimeImages>>,
+    /// Pins in the runtime; `None` if an agent is behind the endpoint.
+    pub(super) pins: Option<Arc<dyn RuntimePins>>,
     /// The agent that serves them in place of a runtime.
     pub(super) agent: Option<Arc<AgentBehind>>,
 }
@@ -50,15 +53,20 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
         if access.reports_engine() {
             tracing::info!(pullEngine = %agent.pull_engine().await, "pull engine selected for {endpoint} by {agent}");
         }
-        return Ok(Connected { service, runtime: None, agent: Some(agent) });
+        return Ok(Connected { service, runtime: None, pins: None, agent: Some(agent) });
     }
+    let unusable = |error: containerd::Error| Failure::caused(Code::Config, format!("endpoint {endpoint}"), &error);
+    // A root has one spelling in labels, from whichever directory imagelet is started.
+    let root = std::path::absolute(&config.root).unwrap_or_else(|_| config.root.clone());
+    let pins = containerd::PinLabels::new(endpoint.path(), &root).map_err(unusable)?;
+    let pins: Option<Arc<dyn RuntimePins>> = Some(Arc::new(pins));
     if !access.pulls && !access.accounts {
-        return Ok(Connected { service, runtime: None, agent: None });
+        return Ok(Connected { service, runtime: None, pins, agent: None });
     }
     let runtime = fills(config, endpoint, opening, Arc::clone(&service)).await?;
     if config.pull_engine == PullEngine::Runtime {
         // Every call is the runtime's own; only the engine is reported.
-        return Ok(Connected { service, runtime: Some(runtime), agent: None });
+        return Ok(Connected { service, runtime: Some(runtime), pins, agent: None });
     }
     // A runtime that does not answer yet may still be a suitable one: each call reports the error until it answers.
     let choice = match runtime.choice().await {
@@ -80,7 +88,7 @@ pub(super) async fn connect(config: &Config, endpoint: &Endpoint, opening: &Open
             leave_to_runtime(config, endpoint, &format!("{endpoint} cannot be filled: {}", choice.why))?;
         }
     }
-    Ok(Connected { service: Arc::clone(&runtime) as _, runtime: Some(runtime), agent: None })
+    Ok(Connected { service: Arc::clone(&runtime) as _, runtime: Some(runtime), pins, agent: None })
 }
 
 /// Refuses settings that the runtime's own pull would not follow. `why` explains why the runtime pulls.

@@ -39,11 +39,11 @@ impl ImageSets {
 
 /// Returns a board for the state of ImageSets; `None` if this agent follows none.
 pub(crate) fn board(config: &Config) -> Option<SetBoard> {
-    config.fleet.kubeconfig.as_ref().map(|_| SetBoard::default())
+    (config.fleet.kubeconfig.is_some() || config.fleet.in_cluster).then(SetBoard::default)
 }
 
-/// Opens the daemon of ImageSets, which writes to `board`; `None` if the configuration names no API server for it. `collects` is true if this process removes
-/// images.
+/// Opens the daemon of ImageSets, which writes to `board`; `None` if the configuration names no API server for it. `collects` is true if
+/// this process removes images.
 pub(crate) async fn open(
     app: &App,
     images: &Images,
@@ -51,12 +51,16 @@ pub(crate) async fn open(
     collects: bool,
     board: Option<SetBoard>,
 ) -> Outcome<Option<ImageSets>> {
-    let (Some(kubeconfig), Some(set_board)) = (&app.config.fleet.kubeconfig, board) else {
-        // The setting was removed: no set wants an image here any more.
-        collection.pin_for_image_sets(Pins::default()).await?;
-        return Ok(None);
+    let client = match (&app.config.fleet.kubeconfig, app.config.fleet.in_cluster) {
+        (Some(kubeconfig), _) => ClusterClient::open(kubeconfig).await?,
+        (None, true) => ClusterClient::in_cluster()?,
+        (None, false) => {
+            // The setting was removed: no set wants an image here any more.
+            collection.pin_for_image_sets(Pins::default()).await?;
+            collection.pin_in_runtime().await;
+            return Ok(None);
+        }
     };
-    let client = ClusterClient::open(kubeconfig).await?;
     let namespace = match app.config.fleet.namespace.as_str() {
         "" => client.current().default_namespace().to_owned(),
         namespace => namespace.to_owned(),
@@ -77,16 +81,17 @@ pub(crate) async fn open(
     let managed = Managed::new(&app.config, &app.environment, parts).await?;
     // Pulls that a killed process left unfinished.
     managed.recover(&app.config, &*service).await?;
-    let board = app.board.clone();
+    let pulls = app.board.clone();
     let by_pod = |by: &WantedBy| matches!(by, WantedBy::Pod { .. } | WantedBy::Client);
     let collector = NodeCollector { collection: Arc::clone(collection), service: Arc::clone(&service), collects };
     let node = app.config.pods.node_name();
-    tracing::info!(node, kubeconfig = %kubeconfig.display(), "following the ImageSets of the cluster");
+    tracing::info!(node, "following the ImageSets of the cluster");
     let daemon = NodeDaemon::open(NodeDaemonOptions {
         node,
         namespace,
         client: client.clone(),
         service,
+        reports_layers: images.reports_layers().await,
         manager: managed.manager,
         collector: Arc::new(collector),
         access: app.namespace_access.clone(),
@@ -94,8 +99,8 @@ pub(crate) async fn open(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock: Arc::new(jiff::Timestamp::now),
         random: system_random(),
-        pods_pull: Arc::new(move || board.pulls().iter().any(|pull| pull.wanted_by.iter().any(by_pod))),
-        board: set_board,
+        pods_pull: Arc::new(move || pulls.pulls().iter().any(|pull| pull.wanted_by.iter().any(by_pod))),
+        board: board.unwrap_or_default(),
     });
     Ok(Some(ImageSets { daemon: daemon.await, client }))
 }
@@ -116,7 +121,9 @@ fn everything() -> CollectRequest {
 #[async_trait]
 impl Collector for NodeCollector {
     async fn pin(&self, pins: Pins) -> Result<(), String> {
-        self.collection.pin_for_image_sets(pins).await.map_err(|error| chain(&error))
+        self.collection.pin_for_image_sets(pins).await.map_err(|error| chain(&error))?;
+        self.collection.pin_in_runtime().await;
+        Ok(())
     }
 
     async fn space(&self) -> Option<ImageSpace> {

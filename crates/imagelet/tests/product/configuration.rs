@@ -83,7 +83,7 @@ fn a_validator_takes_what_the_program_takes_and_refuses_what_it_refuses() {
     let example: Value = serde_saphyr::from_str(&example.expect("the example")).expect("YAML");
     let in_force: Value = serde_json::from_str(&imagelet.ok(&["config", "-o", "json"])).expect("JSON");
     let settings = settings(&schema);
-    assert_eq!(settings.len(), 74, "every setting is tried");
+    assert_eq!(settings.len(), 75, "every setting is tried");
     let mut good = vec![example, in_force];
     good.extend(settings.iter().filter(|(_, of)| !of["default"].is_null()).map(|(n, of)| document(n, &of["default"])));
     for (document, errors) in good.iter().zip(validate(&schema, &good)) {

@@ -36,6 +36,7 @@ mod gc_containerd;
 mod gc_containers;
 mod gc_disk;
 mod gc_kill;
+mod gc_pins;
 mod gc_rules;
 mod go_documents;
 mod grpc_clients;

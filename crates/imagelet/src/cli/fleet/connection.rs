@@ -7,11 +7,15 @@ use cluster::client::Failure as Cause;
 use fleet::console::{FleetRequests, RequestError};
 
 use crate::app::App;
+use crate::config::Origin;
 use crate::exit::{Code, Failure, Outcome};
 
-/// Returns the requests of the user: with the kubeconfig of the setting, else the files of `$KUBECONFIG`, else `~/.kube/config`.
+/// Returns the requests of the user: with `--kubeconfig`, else the files of `$KUBECONFIG`, else `~/.kube/config`. A configuration file has
+/// the identity of the node, which is not the user's.
 pub(super) async fn requests(app: &App) -> Outcome<FleetRequests> {
-    let files = match (&app.config.cluster.kubeconfig, app.environment.kubeconfigs.as_slice()) {
+    let is_of_node = matches!(app.config.origins.get("kubeconfig"), Some(Origin::File { .. }));
+    let given = app.config.cluster.kubeconfig.as_ref().filter(|_| !is_of_node);
+    let files = match (given, app.environment.kubeconfigs.as_slice()) {
         (Some(path), _) => vec![path.clone()],
         (None, []) => app.environment.home.iter().map(|home| home.join(".kube/config")).collect::<Vec<PathBuf>>(),
         (None, files) => files.to_vec(),
@@ -27,7 +31,7 @@ pub(super) async fn requests(app: &App) -> Outcome<FleetRequests> {
 /// Words a failed request.
 pub(super) fn failed(error: &RequestError) -> Failure {
     if error.is_not_installed() {
-        let hint = "the kinds of a fleet are not installed: `kubectl apply -f deploy/fleet/install.yaml`";
+        let hint = "the kinds of a fleet are not installed: `imagelet fleet install`";
         return Failure::failed(format!("{error} ({hint})"));
     }
     let code = match error.failure() {

@@ -16,9 +16,16 @@ use crate::exit::{Failure, Outcome};
 /// An object of the fleet's kinds, as written.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct FleetObject {
-    pub(super) kind: &'static str,
+    pub(super) kind: String,
     pub(super) name: String,
     pub(super) value: Value,
+}
+
+impl FleetObject {
+    pub(super) fn of(value: Value) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        Self { kind: text(&value["kind"]), name: text(&value["metadata"]["name"]), value }
+    }
 }
 
 /// Returns the objects of all files.
@@ -106,7 +113,7 @@ fn object(node: &Node) -> (Option<FleetObject>, Vec<(u64, String)>) {
     } else if kind == "Fleet" && name != FLEET {
         wrong.push((line, format!("metadata.name: Invalid value: {name:?}: the only Fleet is named {FLEET}")));
     }
-    (wrong.is_empty().then_some(FleetObject { kind, name, value }), wrong)
+    (wrong.is_empty().then_some(FleetObject { kind: kind.to_owned(), name, value }), wrong)
 }
 
 /// Returns the errors with their lines, in the order of the document.
@@ -131,7 +138,7 @@ mod tests {
         let set = format!("{HEAD}spec:\n  images: [{{name: 'a:1'}}]\n  nodeSelector: {{}}\nstatus: {{}}\n");
         let fleet = "apiVersion: imagelet.dev/v1alpha1\nkind: Fleet\nmetadata: {name: default}\nspec: {paused: true}\n";
         let objects = read(&format!("{set}---\n{fleet}")).expect("read");
-        let names: Vec<_> = objects.iter().map(|object| (object.kind, object.name.as_str())).collect();
+        let names: Vec<_> = objects.iter().map(|object| (object.kind.as_str(), object.name.as_str())).collect();
         assert_eq!(names, [("ImageSet", "web"), ("Fleet", "default")]);
         let list = format!("{{\"apiVersion\": \"v1\", \"kind\": \"List\", \"items\": [{}]}}", objects[0].value);
         assert_eq!(read(&list).expect("read"), objects[..1]);

@@ -89,9 +89,17 @@ fn bar(number: u32, all: u32) -> String {
     format!("{:BAR$}", "#".repeat(part))
 }
 
-fn transferred(picture: &RolloutPicture) -> Option<String> {
+fn transferred(picture: &RolloutPicture) -> Vec<String> {
     let all = picture.bytes;
-    (all.total > 0).then(|| format!("{:<12} {} of {} on all nodes", "bytes", bytes(all.done), bytes(all.total)))
+    let progress = format!("{:<12} {} of {} on all nodes", "bytes", bytes(all.done), bytes(all.total));
+    let sources = format!(
+        "{:<12} {} from registries, {} from mirrors",
+        "received",
+        bytes(all.from_registry),
+        bytes(all.from_mirrors)
+    );
+    let lines = [(all.total > 0, progress), (all.from_registry + all.from_mirrors > 0, sources)];
+    lines.into_iter().filter_map(|(is_known, line)| is_known.then_some(line)).collect()
 }
 
 fn failures(groups: &[FailureGroup]) -> Vec<String> {

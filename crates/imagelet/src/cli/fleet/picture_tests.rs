@@ -13,7 +13,7 @@ fn picture(reports: Option<&[NodeImages]>, nodes: &serde_json::Value) -> Rollout
         "spec": {"images": [{"name": "registry.example/web:2.1"}], "nodeSelector": {}},
         "status": {
             "observedGeneration": 3, "rolloutStartTime": "2026-01-01T00:00:00Z", "nodes": nodes,
-            "bytes": {"total": 20_000_000_000_u64, "done": 12_300_000_000_u64},
+            "bytes": {"total": 20_000_000_000_u64, "done": 12_300_000_000_u64, "fromRegistry": 100_000_000, "fromMirrors": 12_200_000_000_u64},
             "resolved": [
                 {"name": "registry.example/web:2.1", "digest": format!("sha256:{}", "0123456789abcdef".repeat(4))},
                 {"name": "registry.example/proxy:1", "reason": "Unauthorized", "message": "the registry refuses access"},
@@ -55,6 +55,7 @@ waiting      [#######                                 ]     22
 failed       [##                                      ]      7
 lost         [#                                       ]      1
 bytes        12.3GB of 20GB on all nodes
+received     100MB from registries, 12.2GB from mirrors
 
 Resolved     False    Unresolved: 1 of 2 images cannot be resolved: registry.ex…
 Progressing  True     RollingOut: 80 of 120 nodes ready

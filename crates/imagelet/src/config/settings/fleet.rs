@@ -20,6 +20,12 @@ pub(crate) struct FleetSettings {
         extend("imagelet" = flag(Group, "fleet-kubeconfig").value("FILE"))
     )]
     pub(crate) kubeconfig: Option<PathBuf>,
+    #[serde(rename = "fleet.inCluster")]
+    #[schemars(
+        description = "The same with the service account of the pod in which the agent runs",
+        extend("imagelet" = flag(Group, "fleet-in-cluster"))
+    )]
+    pub(crate) in_cluster: bool,
     #[serde(rename = "fleet.namespace")]
     #[schemars(
         description = "Namespace of the pull secrets that ImageSets name [default: that of the kubeconfig's context]",

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::fleet::{FleetScene, ask_metrics, leads};
 use crate::support::browser::Browser;
+use crate::support::control_plane::ControlPlane;
 use crate::support::network::enter_own_network;
 use crate::support::process::{Daemon, run, tool};
 use crate::support::scene::{Scene, blobs_in};
@@ -38,21 +39,46 @@ fn user(fleet: &FleetScene, name: &str, rules: &Value) -> Imagelet {
     Imagelet::bare().global("--kubeconfig", &kubeconfig.display().to_string())
 }
 
+/// Installs the fleet as an administrator does. The second time, nothing changes.
+#[track_caller]
+fn install_twice(plane: &ControlPlane, imagelet: &Imagelet) {
+    let install = ["fleet", "install", "--image", "r.example/imagelet:1"];
+    let first = imagelet.run(&install);
+    assert_eq!(first.code, Some(0), "{first:?}");
+    for object in ["customresourcedefinition/imagesets.imagelet.dev", "deployment/imagelet-fleet-controller"] {
+        assert!(first.stdout.contains(&format!("{object} created\n")), "{first:?}");
+    }
+    let (_, minor) = plane.version();
+    assert_eq!(first.stderr.contains("admission policies are left out"), minor < 30, "{first:?}");
+    assert_eq!(first.stderr.contains("validation rules are left out"), minor < 29, "{first:?}");
+    let template = &plane.get(&["-n", "imagelet-fleet", "daemonset", "imagelet-fleet-node"])["spec"]["template"];
+    assert_eq!(template["spec"]["containers"][0]["image"], "r.example/imagelet:1");
+    plane.wait(&["--for=condition=Established", "crd", "imagesets.imagelet.dev", "nodeimages.imagelet.dev"]);
+    let second = imagelet.ok(&install);
+    assert!(second.lines().all(|line| line.ends_with(" unchanged")), "{second}");
+}
+
 #[test]
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn a_failing_rollout_is_found_and_mended_at_a_shell() {
     enter_own_network();
-    let fleet = FleetScene::new();
+    let fleet = FleetScene { plane: ControlPlane::start() };
     let plane = &fleet.plane;
     let images = Scene::new();
     let (app, image) = images.push_file("fleet/web:1", "etc/web", "web");
     for (node, role) in [("n0", "web"), ("n1", "db")] {
         plane.apply(&json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node, "labels": {"role": role}}}));
     }
-    // The kubeconfig is that of the environment, as for kubectl; a file of the list may be missing.
+    // The kubeconfig is that of the environment, as for kubectl; a file of the list may be missing. That of a configuration file belongs
+    // to the node.
     let files = format!("/not/there:{}", plane.admin().display());
-    let imagelet = Imagelet::bare().env("KUBECONFIG", &files);
+    let config = plane.file("config.yaml");
+    let of_node =
+        json!({"apiVersion": "imagelet.dev/v1alpha1", "kind": "ImageletConfiguration", "kubeconfig": plane.node("n0")});
+    fs::write(&config, of_node.to_string()).expect("written");
+    let imagelet = Imagelet::bare().env("KUBECONFIG", &files).global("--config", &config.display().to_string());
     let run = |args: &[&str]| imagelet.ok(&[&["fleet"], args].concat());
+    install_twice(plane, &imagelet);
 
     // A typing error is found before anything is sent, and a pod is not for this command.
     let file = set_file(&fleet, &app, "  rollout: {maxFaild: 0}\n");

@@ -163,6 +163,7 @@ impl HollowFleet {
                     client,
                     manager: Arc::new(ImageManager::new(Arc::clone(&service), Arc::new(LogRecorder), manager)),
                     service,
+                    reports_layers: true,
                     collector: Arc::new(RoomyDisk),
                     access: NamespaceAccess::default(),
                     directory,
@@ -305,7 +306,7 @@ fn figures(before: Load, after: Load) -> String {
 #[ignore = "needs root and daemons: scripts/test.sh"]
 fn hollow_fleet_rolls_out_in_waves_and_is_quiet_then() {
     enter_own_network();
-    let (nodes, sets) = (size("IMAGELET_HOLLOW_NODES", 200), size("IMAGELET_HOLLOW_SETS", 20));
+    let (nodes, sets) = (size("IMAGELET_HOLLOW_NODES", 100), size("IMAGELET_HOLLOW_SETS", 10));
     let waves = if nodes > 200 { 20 } else { 2 };
     let fleet = HollowFleet::new(nodes, sets);
     let mut said = format!("hollow fleet: {nodes} nodes, {sets} sets\n");

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::control_plane::ControlPlane;
 use crate::support::network::enter_own_network;
+use crate::support::registry::DockerRegistry;
 use crate::support::scene::Scene;
 
 /// Name of the node.
@@ -95,8 +96,16 @@ fn image_of_a_set_is_pulled_pinned_and_released_with_the_set() {
     let s = Scene::new();
     let (app, image) = s.push_file("fleet/app:1", "etc/app", "app");
     let (other, _) = s.push_file("fleet/other:1", "etc/other", "other");
+    // A mirror has the first image as well.
+    let mirror = DockerRegistry::start(&s.scratch.join("mirror"));
+    mirror.push(&s.layout, &image, "fleet/app:1");
+    let (server, at) = (s.registry.host(), mirror.host());
+    let hosts = s.scratch.directory(&format!("certs.d/{server}"));
+    let text = format!("server = \"http://{server}\"\n[host.\"http://{at}\"]\n");
+    fs::write(hosts.join("hosts.toml"), text).expect("written");
     let kubeconfig = plane.user("/O=daemons/CN=daemon").display().to_string();
     let imagelet = s.imagelet.clone().global("--fleet-kubeconfig", &kubeconfig).global("--node-name", NODE);
+    let imagelet = imagelet.global("--registry-config-path", &s.scratch.join("certs.d").display().to_string());
     let socket = s.scratch.join("cri.sock");
     let agent = imagelet.serve(&socket);
 
@@ -110,6 +119,9 @@ fn image_of_a_set_is_pulled_pinned_and_released_with_the_set() {
     let ready = reported(&plane, "the set is ready", |status| status["sets"][0]["phase"] == "Ready");
     assert_eq!(ready["images"][0]["digest"], image.manifest.digest.to_string(), "{ready:#}");
     assert_eq!(ready["conditions"][0]["reason"], "Complete", "{ready:#}");
+    let bytes = &ready["sets"][0]["bytes"];
+    assert!(bytes["fromMirrors"].as_u64() > Some(0), "{ready:#}");
+    assert_eq!(bytes["fromRegistry"], 0, "{ready:#}");
     assert!(ready["disk"]["capacityBytes"].as_u64().is_some_and(|bytes| bytes > 0), "{ready:#}");
     let owner = &plane.get(&["nodeimages", NODE])["metadata"]["ownerReferences"][0];
     assert_eq!(owner["uid"], plane.get(&["node", NODE])["metadata"]["uid"]);

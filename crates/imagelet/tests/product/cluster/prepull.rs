@@ -1,6 +1,7 @@
 //! Images that a node is to have before pods need them, as people bring them there: a DaemonSet with a container for each image, a Job for
 //! each image, CRI's PullImage in a loop, and an ImageSet, all on one node and one API server. Counts the writes to the API server and
-//! the time until all images are there, and what is left after a collection that takes everything unused.
+//! the time until all images are there, and what is left after a collection that takes everything unused. The images of the ImageSet are
+//! pinned in containerd until the set is deleted.
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -62,6 +63,14 @@ impl Race {
         // Statuses follow.
         std::thread::park_timeout(Duration::from_secs(3));
         Arrival { images, writes: api_writes(&self.cluster.plane) - writes, took }
+    }
+
+    /// Number of images that imagelet has pinned in containerd, for a kubelet.
+    fn pinned(&self) -> usize {
+        let listed = run(self.cluster.node.containerd.ctr().args(["images", "list"]));
+        let is_pinned =
+            |line: &&str| line.contains("io.cri-containerd.pinned=pinned") && line.contains("imagelet.io/pinned-by=");
+        listed.lines().filter(is_pinned).count()
     }
 
     /// Number of the images that a collection of everything unused leaves.
@@ -143,7 +152,7 @@ fn image_sets_bring_images_with_fewer_writes_and_keep_them() {
     let by_set = race.arrive("set", |images| {
         let images: Vec<Value> = images.iter().map(|image| json!({"name": image})).collect();
         race.cluster.plane.apply(&json!({"apiVersion": "imagelet.dev/v1alpha1", "kind": "ImageSet",
-            "metadata": {"name": "prepull"}, "spec": {"images": images, "nodeSelector": {}, "minFree": "0%"}}));
+            "metadata": {"name": "prepull"}, "spec": {"images": images, "nodeSelector": {}, "minFree": "0%", "onDelete": "Remove"}}));
     });
     race.cluster.plane.wait(&["--for=condition=Ready", "imageset/prepull"]);
     let left = race.left(&by_set.images);
@@ -153,4 +162,10 @@ fn image_sets_bring_images_with_fewer_writes_and_keep_them() {
     assert_eq!((afterwards, left), (0, IMAGES), "an ImageSet keeps its images without a pod");
     let fewest = by_jobs.writes.min(by_daemon_set.writes);
     assert!(by_set.writes < fewest, "an ImageSet needs fewer writes: {} and {fewest}", by_set.writes);
+
+    // A kubelet that uses containerd leaves them as well. The pins end with the set, and keep no image from its removal.
+    race.cluster.plane.until("the images are pinned in containerd", || race.pinned() == IMAGES);
+    race.cluster.plane.kubectl(&["delete", "imageset", "prepull"]);
+    race.cluster.plane.until("the images are removed with their set", || race.present(&by_set.images) == 0);
+    assert_eq!(race.pinned(), 0);
 }
