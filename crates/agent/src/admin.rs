@@ -2,7 +2,7 @@
 //! over TCP. It calls the managers and decides nothing. Long-running commands start it; other commands use it through [`client`](crate::api::client).
 //!
 //! A route is declared once (`table`), by the file of its topic: `pull_routes`, `image_routes`, `image_events`, `archive_routes`,
-//! `store_routes`, `path_routes`, `ensure_routes`, `pod_routes`, `collecting`, `routes`. `access` decides which clients may change state. The routes of
+//! `store_routes`, `path_routes`, `ensure_routes`, `pod_routes`, `image_set_routes`, `collecting`, `routes`. `access` decides which clients may change state. The routes of
 //! images and of the store are also served on the socket of a store: see [`store_server`].
 
 mod access;
@@ -13,6 +13,8 @@ mod ensure_routes;
 mod exposition;
 mod image_events;
 mod image_routes;
+mod image_set_routes;
+pub mod image_sets;
 pub mod images;
 mod openapi;
 mod path_routes;
@@ -143,6 +145,7 @@ impl Admin {
             pods: None,
             pulls: None,
             images: Mutex::default(),
+            image_sets: None,
             configuration: None,
             secrets_directory: None,
             engine: None,

@@ -9,6 +9,7 @@ use cri_api::{Error, Kind};
 use image_manager::{
     Cause, EnsureImageRequest, ImageManager, LogRecorder, Metrics, MustPullResult, Operation, PodRef, PullPolicy,
 };
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::backoff::{BackoffList, NO_BACKOFF_HERE, ResetCount};
 use super::*;
@@ -183,6 +184,43 @@ async fn without_a_manager_nothing_waits() {
 }
 
 #[tokio::test]
+async fn image_sets_are_listed_where_they_are_followed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let unknown = Some(Arc::new(|| None) as image_sets::ImageSets);
+    for (name, image_sets, status) in
+        [("none", None, "follows no image sets"), ("unknown", unknown, "are not known yet")]
+    {
+        let places = places(&directory.path().join(name));
+        let running =
+            Admin { image_sets, ..admin() }.start(&places, &CancellationToken::new()).await.expect("it starts");
+        let refused = client::ask(&places.socket, Method::GET, "/v1/image-sets").await.expect_err("no list");
+        assert!(refused.to_string().contains(status), "{refused}");
+        running.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn a_process_without_a_socket_answers_for_metrics_alone() {
+    let at = "127.0.0.1:0".parse().expect("an address");
+    let running = Admin::running(|_| {}).start_metrics(at, &CancellationToken::new()).await.expect("it starts");
+    let address = running.tcp.expect("an address");
+    let ask = async |path: &str| {
+        let mut stream = tokio::net::TcpStream::connect(address).await.expect("connect");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.expect("written");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.expect("an answer");
+        text
+    };
+    for (path, status) in [("/readyz", 200), ("/livez", 200), ("/v1/version", 404), ("/configz", 404)] {
+        let answer = ask(path).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{path}: {answer}");
+    }
+    assert!(ask("/metrics").await.contains("\nimagelet_build_info{"));
+    running.stop().await;
+}
+
+#[tokio::test]
 async fn back_off_is_listed_and_forgotten() {
     let (fake, metrics) = (FakeImageService::new(), Metrics::new());
     let options = image_manager::Options::default();
@@ -256,7 +294,6 @@ async fn a_socket_is_opened_to_a_group_or_to_everyone_by_configuration() {
 async fn versions_are_reported_and_checked() {
     let rig = Rig::start(|_| {}).await;
     let ask = async |version: &str, target: &str| {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut stream = tokio::net::UnixStream::connect(rig.socket()).await.expect("connect");
         let version = if version.is_empty() { String::new() } else { format!("Imagelet-Api-Version: {version}\r\n") };
         let request = format!("GET {target} HTTP/1.1\r\nHost: x\r\n{version}Connection: close\r\n\r\n");
@@ -326,7 +363,6 @@ async fn tcp_shows_health_and_metrics_and_nothing_else() {
     let rig = Rig::start(|places| places.metrics = Some("127.0.0.1:0".parse().expect("an address"))).await;
     let address = rig.running.as_ref().expect("it runs").tcp.expect("it listens");
     let ask = async |host: &str, target: &str| {
-        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut stream = tokio::net::TcpStream::connect(address).await.expect("connect");
         let accept = "Accept: application/openmetrics-text; version=1.0.0";
         let request = format!("GET {target} HTTP/1.1\r\nHost: {host}\r\n{accept}\r\nConnection: close\r\n\r\n");
@@ -362,7 +398,6 @@ async fn other_spellings_of_routes_are_not_found() {
     let asked = |target: &str| {
         let (socket, target) = (rig.socket().to_owned(), target.to_owned());
         async move {
-            use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
             let mut stream = tokio::net::UnixStream::connect(socket).await.expect("connect");
             let request =
                 format!("POST {target} HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");

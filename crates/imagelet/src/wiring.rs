@@ -4,6 +4,7 @@
 pub(crate) mod cluster;
 mod cluster_objects;
 pub(crate) mod cluster_pods;
+pub(crate) mod image_set_list;
 pub(crate) mod image_sets;
 pub(crate) mod kubelet_api;
 pub(crate) mod node;

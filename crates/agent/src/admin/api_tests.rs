@@ -15,12 +15,29 @@ use tokio::io::AsyncBufReadExt as _;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::image_sets::{ImageSetImage, ImageSetList, ImageSetState};
 use super::images::ImageList;
 use super::schema_check::Document;
 use super::store_server::StoreServer;
 use super::{Admin, AdminAddress, pod_routes};
 use crate::api::client::{self, Method};
 use crate::collection::{Collection, CollectionParts};
+
+/// A set with an image of which everything is known.
+fn sets() -> ImageSetList {
+    let now = Some(jiff::Timestamp::UNIX_EPOCH);
+    let text = |text: &str| Some(text.to_owned());
+    let image = ImageSetImage {
+        name: "r.example/app:1".to_owned(),
+        digest: text("sha256:0"),
+        reason: text("ImageNotFound"),
+        message: text("not found"),
+        retry_at: now,
+        ..ImageSetImage::default()
+    };
+    let set = ImageSetState { name: "web".to_owned(), images: vec![image], ..ImageSetState::default() };
+    ImageSetList { sets: vec![set], last_report: now }
+}
 
 /// An agent with a store.
 struct Rig {
@@ -64,6 +81,7 @@ impl Rig {
             manager: Some(manager),
             pulls: Some(board),
             images: Mutex::new(Some(Arc::new(watched))),
+            image_sets: Some(Arc::new(|| Some(sets()))),
             configuration: Some(Arc::new(|| json!({"kind": "ImageletConfiguration", "root": "/r"}))),
             engine: Some(Arc::new(engine.clone()) as Arc<dyn ImageEngine>),
             ..Admin::new(|_| {}, service)
@@ -270,6 +288,7 @@ async fn every_documented_route_answers_as_documented() {
         "/v1/gc",
         "/v1/gc/plan?allUnused=true",
         "/v1/gc/containers",
+        "/v1/image-sets",
         "/v1/names",
         "/v1/pins",
         "/v1/status",

@@ -20,8 +20,8 @@ use super::exposition::Form;
 use super::state::{Admin, Answer, Readiness, Refusal, SharedState, bad_request, json};
 use super::table::{Access, Content, Parameter, Route, Sockets, schema};
 use super::{
-    archive_routes, collecting, ensure_routes, image_events, image_routes, openapi, path_routes, pod_routes,
-    pull_routes, store_routes,
+    archive_routes, collecting, ensure_routes, image_events, image_routes, image_set_routes, openapi, path_routes,
+    pod_routes, pull_routes, store_routes,
 };
 use crate::api::wire::{API_VERSION, AgentVersion, VERSION_HEADER};
 use crate::node::board::PodBoard;
@@ -71,6 +71,7 @@ pub(super) fn table() -> impl Iterator<Item = (Sockets, &'static Route)> {
         (Sockets::Admin, ensure_routes::ROUTES),
         (Sockets::Admin, pull_routes::ROUTES),
         (Sockets::Admin, pod_routes::ROUTES),
+        (Sockets::Admin, image_set_routes::ROUTES),
         (Sockets::Admin, collecting::ROUTES),
     ];
     files.into_iter().flat_map(|(sockets, routes)| routes.iter().map(move |route| (sockets, route)))

@@ -18,6 +18,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
+use super::image_sets::ImageSets;
 use super::stream_quota::{StreamQuota, TooManyStreams};
 use crate::api::wire::ApiError;
 use crate::collection::Collection;
@@ -40,6 +41,8 @@ pub struct Admin {
     pub pulls: Option<PullBoard>,
     /// The image service for requests, if this process pulls and removes for other processes.
     pub images: Mutex<Option<Arc<dyn ImageService>>>,
+    /// The image sets that this node follows.
+    pub image_sets: Option<ImageSets>,
     /// The configuration in force, without secrets.
     pub configuration: Option<Configuration>,
     /// Secrets of pods that requests bring along.

@@ -3,6 +3,7 @@
 //! [`super::view`].
 
 mod pod;
+mod sets;
 mod trouble;
 
 use std::collections::BTreeMap;
@@ -11,6 +12,8 @@ use base::units;
 use image_manager::{Cause, EndedPull, PullOutcome};
 
 use super::report::Report;
+pub(super) use sets::milliseconds_until;
+use sets::{FailedImage, full_name};
 pub(super) use trouble::{Retry, Subject, Trouble};
 use trouble::{details, short, words};
 
@@ -19,10 +22,14 @@ const REMEMBERED: i64 = 3600;
 /// Percent of the disk in use from which pulls are about to fail.
 pub(super) const NEARLY_FULL: u64 = 95;
 
-/// Returns everything that needs attention: images first, then pods, manifests, the disk and the image service.
+/// Returns everything that needs attention: images of pods and clients first, then pods, manifests, the disk and the image service, then
+/// images of image sets. An image is listed once.
 pub(super) fn troubles(report: &Report) -> Vec<Trouble> {
+    let mut of_sets = sets::failed_images(report);
     let mut all = waiting_images(report);
-    all.extend(failed_images(report));
+    // The entry of an image for which pods wait names the pods.
+    of_sets.retain(|image| !all.iter().any(|known| image.is(known)));
+    all.extend(failed_images(report).into_iter().filter(|known| !of_sets.iter().any(|image| image.is(known))));
     if let Some(of) = &report.pods {
         let waits_for_image = |uid: &str| report.backoff.iter().flatten().any(|waiting| waiting.uid == uid);
         all.extend(
@@ -52,7 +59,15 @@ pub(super) fn troubles(report: &Report) -> Vec<Trouble> {
         command: words(&["status"]),
         details: details([problem.as_str()]),
     }));
+    all.extend(of_sets.into_iter().map(|image| image.trouble));
     all
+}
+
+impl FailedImage {
+    /// Returns true if an entry is about the same image.
+    fn is(&self, known: &Trouble) -> bool {
+        matches!(&known.subject, Subject::Image(name, _) if self.names.contains(&full_name(name)))
+    }
 }
 
 /// Returns the images in back-off, one entry for all pods that wait for an image.

@@ -8,8 +8,8 @@ use super::*;
 use crate::admin::backoff::WaitingImage;
 use crate::node::board::RefusedPod;
 use crate::page::inventory::Inventory;
-use crate::page::report::PodReport;
-use crate::page::view::samples::{empty, ended, lively, now, running};
+use crate::page::report::{FollowedSets, PodReport};
+use crate::page::view::samples::{empty, ended, lively, now, running, with_sets};
 use crate::pods::shape::Pod;
 
 fn pod(name: &str, phase: &str, statuses: Value) -> Pod {
@@ -142,4 +142,39 @@ fn failed_pulls_of_clients_are_listed_until_one_succeeds() {
     again.pulls = vec![running(1, 5)];
     assert_eq!(lines(&again), [""; 0], "the pull runs again");
     assert!(now() > again.started);
+}
+
+#[test]
+fn failed_image_of_sets_is_one_entry() {
+    let mut report = with_sets(empty(), 3, "");
+    let FollowedSets::Known(list) = &mut report.image_sets else { panic!("no sets") };
+    let (front, back) = (list.sets[1].images[0].clone(), list.sets[1].images[1].name.clone());
+    list.sets[0].images.push(front);
+    let front = "r.example/shop/front:9";
+    let want = "SetImage(\"r.example/shop/front:9\", [\"base\", \"web\"]): InsufficientSpace, 4 failed pulls; In(90000); imagelet gc --dry-run";
+    assert_eq!(lines(&report), [want]);
+    assert_eq!(troubles(&report)[0].details, ["3 GB would have to be free"], "equal messages are one");
+
+    // A process without back-off also has the failed pull itself, also one by digest.
+    report.backoff = None;
+    let failed = |number, image: &str| EndedPull {
+        image: image.to_owned(),
+        outcome: PullOutcome::Failed,
+        ..ended(number, number, 0)
+    };
+    report.ended = vec![failed(1, front), failed(2, &back)];
+    assert_eq!(lines(&report).len(), 2, "{:#?}", lines(&report));
+    assert_eq!(lines(&report)[1], want);
+    let FollowedSets::Known(list) = &mut report.image_sets else { panic!("no sets") };
+    let digest = oci::Digest::sha256(b"front").to_string();
+    list.sets[0].images.last_mut().expect("an image").digest = Some(digest.clone());
+    report.ended = vec![failed(1, &format!("r.example/shop/front@{digest}"))];
+    assert_eq!(lines(&report), [want]);
+
+    // Pods wait for the same image: the entry with the pods stays.
+    report.ended.clear();
+    let waiting = lively(1, "").backoff.expect("a list").remove(0);
+    report.backoff = Some(vec![WaitingImage { image: front.to_owned(), ..waiting }]);
+    let all = lines(&report);
+    assert!(all.len() == 1 && all[0].starts_with("Image(\"r.example/shop/front:9\", [\"shop/worker-7\"])"), "{all:#?}");
 }

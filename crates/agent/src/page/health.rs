@@ -1,7 +1,7 @@
 //! [`Health`]: the state of the node in one line, such as "3 of 5 pods not ready · 1 pull retrying · disk OK". Pure: a function of a
 //! [`Report`] and its troubles. Called by [`super::view`].
 
-use super::attention::{NEARLY_FULL, Subject, Trouble};
+use super::attention::{NEARLY_FULL, Retry, Subject, Trouble};
 use super::report::Report;
 use crate::pods::columns::columns;
 
@@ -34,7 +34,7 @@ impl Health {
         let mut items = Vec::new();
         items.extend(pods(report, troubles));
         items.extend(manifests(troubles));
-        items.extend(images(report, troubles));
+        items.extend(images(troubles));
         items.push(disk(report));
         if troubles.iter().any(|trouble| trouble.subject == Subject::Service) {
             items.push(item(Level::Bad, "image service fails".to_owned(), "#attention"));
@@ -93,10 +93,15 @@ fn manifests(troubles: &[Trouble]) -> Option<HealthItem> {
     (refused > 0).then(|| item(Level::Bad, format!("{} refused", plural(refused, "manifest")), "#attention"))
 }
 
-fn images(report: &Report, troubles: &[Trouble]) -> Option<HealthItem> {
-    let failing = troubles.iter().filter(|trouble| matches!(trouble.subject, Subject::Image(..))).count();
-    let what = if report.backoff.is_some() { "retrying" } else { "failed" };
-    (failing > 0).then(|| item(Level::Warning, format!("{} {what}", plural(failing, "pull")), "#attention"))
+fn images(troubles: &[Trouble]) -> Option<HealthItem> {
+    let failing: Vec<&Trouble> = troubles
+        .iter()
+        .filter(|trouble| matches!(trouble.subject, Subject::Image(..) | Subject::SetImage(..)))
+        .collect();
+    // A client decides when it pulls again; everything else is retried.
+    let what = if failing.iter().any(|trouble| trouble.retry == Retry::OnRequest) { "failed" } else { "retrying" };
+    let text = format!("{} {what}", plural(failing.len(), "pull"));
+    (!failing.is_empty()).then(|| item(Level::Warning, text, "#attention"))
 }
 
 fn disk(report: &Report) -> HealthItem {

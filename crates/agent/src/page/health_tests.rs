@@ -7,7 +7,7 @@ use crate::api::gc::DiskUsage;
 use crate::page::attention::troubles;
 use crate::page::inventory::Inventory;
 use crate::page::report::PodReport;
-use crate::page::view::samples::{empty, lively};
+use crate::page::view::samples::{empty, lively, with_sets};
 
 fn line(report: &Report) -> (String, Level) {
     let health = Health::of(report, &troubles(report));
@@ -61,4 +61,14 @@ fn a_pod_that_starts_is_no_failure() {
     let pods: Vec<_> = all.pods.into_iter().filter(|pod| pod.metadata.name != "worker-7").collect();
     report.pods = Some(PodReport { pods, ..PodReport::default() });
     assert_eq!(line(&report), ("1 of 3 pods not ready · disk OK".to_owned(), Level::Warning));
+}
+
+#[test]
+fn failed_images_of_sets_are_counted_as_pulls() {
+    let want = "2 of 4 pods not ready · 1 manifest refused · 2 pulls retrying · disk OK";
+    assert_eq!(line(&with_sets(lively(3, ""), 3, "")).0, want);
+    let mut report = Report { backoff: None, pods: None, ..with_sets(lively(3, ""), 3, "") };
+    assert_eq!(line(&report).0, "1 pull retrying · disk OK", "sets are retried in a process without back-off, too");
+    report.ended.last_mut().expect("pulls").outcome = image_manager::PullOutcome::Failed;
+    assert_eq!(line(&report).0, "2 pulls failed · disk OK", "a client decides about one of them");
 }

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use image_manager::{ImageManager, PullBoard};
 
+use crate::admin::image_sets::ImageSets;
 use crate::collection::Collection;
 use crate::node::board::PodBoard;
 
@@ -19,4 +20,6 @@ pub struct PageParts {
     pub manager: Option<Arc<ImageManager>>,
     /// The pods that this process runs.
     pub pods: Option<PodBoard>,
+    /// The image sets that this node follows.
+    pub image_sets: Option<ImageSets>,
 }

@@ -14,6 +14,7 @@ use super::history::{History, Interval};
 use super::inventory::{Inventory, InventoryCache};
 use super::parts::PageParts;
 use crate::admin::backoff::WaitingImage;
+use crate::admin::image_sets::{ImageSetList, ImageSetState};
 use crate::node::board::{PodBoard, PodList, RefusedPod};
 use crate::node::events::RecordedEvent;
 use crate::pods::shape::Pod;
@@ -40,6 +41,29 @@ pub(super) struct Report {
     pub(super) backoff: Option<Vec<WaitingImage>>,
     /// `None` where this process runs no pods.
     pub(super) pods: Option<PodReport>,
+    pub(super) image_sets: FollowedSets,
+}
+
+/// The image sets of a cluster that this node follows.
+#[derive(Clone, Debug, Default)]
+pub(super) enum FollowedSets {
+    /// This process follows none.
+    #[default]
+    None,
+    /// Which sets select the node is not known yet.
+    Unknown,
+    /// The sets that select the node.
+    Known(ImageSetList),
+}
+
+impl FollowedSets {
+    /// Returns the sets that select the node, as far as they are known.
+    pub(super) fn sets(&self) -> &[ImageSetState] {
+        match self {
+            Self::None | Self::Unknown => &[],
+            Self::Known(list) => &list.sets,
+        }
+    }
 }
 
 /// The pods of the node and their events.
@@ -85,6 +109,10 @@ impl Reporter {
             throughput,
             backoff,
             pods: self.parts.pods.as_ref().map(pods),
+            image_sets: match &self.parts.image_sets {
+                None => FollowedSets::None,
+                Some(sets) => sets().map_or(FollowedSets::Unknown, FollowedSets::Known),
+            },
         }
     }
 

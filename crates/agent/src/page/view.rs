@@ -10,6 +10,7 @@ mod pods;
 mod pulls;
 #[cfg(test)]
 pub(super) mod samples;
+mod sets;
 mod words;
 
 use maud::{DOCTYPE, Markup, html};
@@ -74,6 +75,7 @@ fn rendered(report: &Report, query: &ImageQuery, troubles: &[Trouble], health: &
         ("attention", cards::attention(troubles)),
         ("pulls", pulls::running(report)),
         ("pods", pods::pods(report)),
+        ("sets", sets::sets(report)),
         ("disk", disk::disk(report)),
         ("images", images::images(report, query)),
         ("layers", layers::layers(report)),

@@ -1,7 +1,8 @@
 //! The whole page: escaping, empty states, size.
 
-use super::samples::{HOSTILE, empty, lively};
+use super::samples::{HOSTILE, empty, lively, with_sets};
 use super::*;
+use crate::page::report::FollowedSets;
 
 fn html(report: &Report) -> String {
     page(report, &ImageQuery::default()).into_string()
@@ -14,7 +15,7 @@ fn tags(html: &str) -> Vec<&str> {
 
 #[test]
 fn texts_of_others_are_escaped_everywhere() {
-    let report = lively(40, HOSTILE);
+    let report = with_sets(lively(40, HOSTILE), 3, HOSTILE);
     let query = ImageQuery { filter: HOSTILE.to_owned(), ..ImageQuery::default() };
     for html in [html(&report), page(&report, &query).into_string()] {
         assert!(html.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "the text is shown");
@@ -66,11 +67,12 @@ fn an_empty_node_says_what_there_is_not() {
     assert!(html.contains("This process runs no pods."));
     assert!(html.contains("<section id=\"attention\" hidden>"), "nothing needs attention");
     assert!(html.contains("<section id=\"events\" hidden>"), "a part that is not there keeps its id");
+    assert!(html.contains("<section id=\"sets\" hidden>"), "the process follows no sets");
 }
 
 #[test]
 fn parts_are_elements_with_their_ids() {
-    for report in [empty(), lively(3, "")] {
+    for report in [empty(), lively(3, ""), with_sets(empty(), 3, "")] {
         for (id, part) in parts(&report, &ImageQuery::default()) {
             let html = part.into_string();
             let tag = html.split('>').next().unwrap_or_default();
@@ -93,7 +95,7 @@ fn a_page_of_a_thousand_images_is_bounded() {
 fn the_parts_are_in_the_order_of_their_urgency() {
     let html = html(&lively(5, ""));
     let position = |id: &str| html.find(&format!(" id=\"{id}\"")).unwrap_or_else(|| panic!("no {id}"));
-    let ids = ["health", "attention", "pulls", "pods", "disk", "images", "layers", "speed", "ended", "events"];
+    let ids = ["health", "attention", "pulls", "pods", "sets", "disk", "images", "layers", "speed", "ended", "events"];
     assert!(ids.windows(2).all(|pair| position(pair[0]) < position(pair[1])));
     let title =
         "<title>2 of 4 pods not ready · 1 manifest refused · 1 pull retrying · disk OK – edge-1 – imagelet</title>";
@@ -136,4 +138,34 @@ fn a_picture_has_axes_from_ten_points_on() {
     let html = html(&report);
     assert_eq!(html.matches("class=\"axis\"").count(), 0);
     assert_eq!(html.matches("class=\"chart spark\"").count(), 2);
+}
+
+#[test]
+fn sets_are_shown_with_failures_first_and_images_folded() {
+    let all = html(&with_sets(empty(), 250, ""));
+    let section = all.split("id=\"sets\"").nth(1).and_then(|rest| rest.split("</section>").next()).expect("a section");
+    let position = |text: &str| section.find(text).unwrap_or_else(|| panic!("no {text} in {section}"));
+    assert!(position("data-key=\"web\"") < position("data-key=\"base\""), "the set with a failure is first");
+    for text in
+        ["0 of 2 images ready, 1 pulling, 1 failed", "20MB of 80MB", "250 of 250 images ready", "and 150 images more"]
+    {
+        position(text);
+    }
+    let bar = "<rect class=\"pulling\" x=\"0.00%\" width=\"50.00%\" height=\"10\"></rect>\
+               <rect class=\"failed\" x=\"50.00%\" width=\"50.00%\" height=\"10\"></rect>";
+    position(bar);
+    let shown = unfolded(section);
+    assert_eq!(shown.matches("shop/</span>front:9").count(), 1, "{shown}");
+    assert!(shown.contains("InsufficientSpace") && shown.contains("next attempt in 1m30s"), "{shown}");
+    for folded in ["3 GB would have to be free", "back:9", "base/</span>0:1"] {
+        assert!(section.contains(folded) && !shown.contains(folded), "{folded}");
+    }
+    assert!(shown.contains("Last reported to the API server"), "{shown}");
+}
+
+#[test]
+fn sets_that_are_not_known_are_not_said_to_be_absent() {
+    let of = |image_sets| html(&Report { image_sets, ..empty() });
+    assert!(of(FollowedSets::Unknown).contains("The image sets of this node are not known yet."));
+    assert!(of(FollowedSets::Known(Default::default())).contains("No image set selects this node."));
 }

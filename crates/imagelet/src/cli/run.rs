@@ -23,7 +23,7 @@ use crate::wiring::cluster_pods::ClusterPods;
 use crate::wiring::image_sets::{self, ImageSets};
 use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, CriServer, Listening};
-use crate::wiring::{cluster, kubelet_api, node, status_page, watchdog};
+use crate::wiring::{cluster, image_set_list, kubelet_api, node, status_page, watchdog};
 
 /// Time that active pulls may take at the end of the process. The next process continues with the fetched data.
 const LAST_PULLS: Duration = Duration::from_secs(3);
@@ -143,12 +143,14 @@ impl<'a> Services<'a> {
         admin.collection = Some(node.collection.clone());
         admin.pods = Some(node.board());
         admin.manager.clone_from(&manager);
+        let listed_sets = set_board.as_ref().map(image_set_list::source);
+        admin.image_sets.clone_from(&listed_sets);
         let admin = admin.start(&node::admin_address(&app.config), &app.stop).await?;
         let port = match &cluster {
             Some(cluster) => kubelet_api::open(app, &cluster.client, &node, admin.metrics()).await?,
             None => None,
         };
-        let page = status_page::open(app, &node.collection, manager, Some(&node)).await?;
+        let page = status_page::open(app, &node.collection, manager, Some(&node), listed_sets).await?;
         let collects = app.config.gc.enabled.unwrap_or(true);
         let image_sets = image_sets::open(app, images, &node.collection, collects, set_board).await?;
         Ok(Self { images, managed, cri, admin, port, page, cluster, image_sets, node, _lock })

@@ -17,7 +17,7 @@ use crate::images::Images;
 use crate::wiring::image_sets::{self, ImageSets};
 use crate::wiring::reload::{ReloadSignal, Users};
 use crate::wiring::serving::{self, Listening, ServedImages};
-use crate::wiring::{status_page, watchdog};
+use crate::wiring::{image_set_list, status_page, watchdog};
 
 pub(super) async fn run(app: &App) -> Outcome {
     match serve(app).await {
@@ -65,13 +65,15 @@ async fn serve(app: &App) -> Outcome {
     // A kubelet of this node pulls through this process and runs its pods on that runtime.
     let next_to_kubelet = images.endpoint().is_some() || app.config.container_runtime_endpoint.is_some();
     admin.own_prefix = app.config.metrics_prefix.is_own(next_to_kubelet);
+    let listed_sets = set_board.as_ref().map(image_set_list::source);
+    admin.image_sets.clone_from(&listed_sets);
     admin.configuration = Some(app.configuration());
     admin.engine = images.own_engine();
     admin.pulls = Some(app.board.clone());
     *admin.images.lock() = Some(to_commands);
     admin.collection = Some(Arc::clone(&collection));
     let admin = admin.start(&admin_address(&app.config), &app.stop).await?;
-    let page = status_page::open(app, &collection, None, None).await?;
+    let page = status_page::open(app, &collection, None, None, listed_sets).await?;
     let sets = image_sets::open(app, images, &collection, collects, set_board).await?;
     let (tasks, stop) = (TaskTracker::new(), app.stop.child_token());
     let shown_until = stop.clone();

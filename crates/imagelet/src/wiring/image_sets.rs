@@ -86,7 +86,7 @@ pub(crate) async fn open(
     let managed = Managed::new(&app.config, &app.environment, parts).await?;
     // Pulls that a killed process left unfinished.
     managed.recover(&app.config, &*service).await?;
-    let board = app.board.clone();
+    let pulls = app.board.clone();
     let by_pod = |by: &WantedBy| matches!(by, WantedBy::Pod { .. } | WantedBy::Client);
     let collector = NodeCollector { collection: Arc::clone(collection), service: Arc::clone(&service), collects };
     let node = app.config.pods.node_name();
@@ -104,7 +104,7 @@ pub(crate) async fn open(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         wall_clock: Arc::new(jiff::Timestamp::now),
         random: system_random(),
-        pods_pull: Arc::new(move || board.pulls().iter().any(|pull| pull.wanted_by.iter().any(by_pod))),
+        pods_pull: Arc::new(move || pulls.pulls().iter().any(|pull| pull.wanted_by.iter().any(by_pod))),
         board: set_board,
     });
     Ok(Some(ImageSets { daemon: daemon.await, client, managed: Arc::new(managed) }))

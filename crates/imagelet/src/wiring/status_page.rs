@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use agent::admin::image_sets::ImageSets;
 use agent::collection::Collection;
 use agent::node::{Node, machine};
 use agent::page::{PageAddress, PageParts, StatusPage, read_token};
@@ -26,6 +27,7 @@ pub(crate) async fn open(
     collection: &Arc<Collection>,
     manager: Option<Arc<ImageManager>>,
     node: Option<&Node>,
+    image_sets: Option<ImageSets>,
 ) -> Outcome<Option<StatusPage>> {
     let Some(at) = address(&app.config).await? else { return Ok(None) };
     let shown = at.address;
@@ -35,6 +37,7 @@ pub(crate) async fn open(
         pulls: app.board.clone(),
         manager,
         pods: node.map(Node::board),
+        image_sets,
     };
     let failed =
         |error: std::io::Error| Failure::caused(Code::Failed, format!("listen on {shown} for the status page"), &error);

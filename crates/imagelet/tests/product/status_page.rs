@@ -25,7 +25,7 @@ fn url_in(line: &str) -> Option<String> {
 }
 
 #[track_caller]
-fn url(agent: &Daemon) -> String {
+pub(crate) fn url(agent: &Daemon) -> String {
     agent.wait_for("the URL of the page", url_in)
 }
 
@@ -50,10 +50,10 @@ fn ask(url: &str, request: &str) -> String {
 }
 
 /// The expression that says whether the live page is connected.
-const LIVE: &str = "document.getElementById('state').textContent === 'Live'";
+pub(crate) const LIVE: &str = "document.getElementById('state').textContent === 'Live'";
 
 /// Pairs of visible texts that overlap by more than two pixels in both directions.
-const OVERLAPS: &str = "(() => {
+pub(crate) const OVERLAPS: &str = "(() => {
   const boxes = [];
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let node = walker.nextNode(); node; node = walker.nextNode()) {
@@ -113,6 +113,7 @@ fn a_page_lives() {
     browser.emulate(1280, 900, "light");
     browser.open(&at);
     browser.wait_for("it is live", LIVE);
+    assert_eq!(browser.js("document.getElementById('sets').hidden"), json!(true), "the agent follows no image sets");
     let text = browser.js("document.body.innerText");
     let text = text.as_str().expect("text");
     assert!(browser.js("document.title").as_str().is_some_and(|title| title.contains("1 pull failed")));
@@ -413,7 +414,7 @@ fn a_page_leads_to_what_fails() {
     let wanted = "3 of 4 pods not ready · 1 manifest refused · 1 pull retrying · disk OK – ";
     assert!(title.as_str().is_some_and(|title| title.starts_with(wanted)), "{title}");
     let parts = browser.js("[...document.querySelectorAll('[id]')].map(part => part.id).filter(id => document.getElementById(id).matches('nav, section')).join()");
-    assert_eq!(parts, json!("health,attention,pulls,pods,disk,images,layers,speed,ended,events"));
+    assert_eq!(parts, json!("health,attention,pulls,pods,sets,disk,images,layers,speed,ended,events"));
 
     // One entry for each failure, with the command to type, which works.
     let count = |browser: &mut Browser, text: &str| {

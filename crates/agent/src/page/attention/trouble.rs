@@ -11,6 +11,8 @@ pub(in crate::page) enum Subject {
     Pod(String),
     /// An image by name, and the pods that wait for it.
     Image(String, Vec<String>),
+    /// An image by name, and the image sets that name it.
+    SetImage(String, Vec<String>),
     /// A refused manifest: its pod, or the file or URL it is from.
     Manifest(String),
     /// The image file system.

@@ -9,7 +9,7 @@ use crate::page::report::Report;
 
 /// Number of listed entries.
 const LISTED: usize = 50;
-/// Number of pods that the entry of an image names.
+/// Number of pods or sets that the entry of an image names.
 const NAMED: usize = 3;
 
 /// Returns the title of the page.
@@ -85,6 +85,14 @@ fn subject(subject: &Subject) -> Markup {
                         bdi { (pods[..pods.len().min(NAMED)].join(", ")) }
                         @if pods.len() > NAMED { " and " (pods.len() - NAMED) " more" }
                     }
+                }
+            }
+            Subject::SetImage(name, sets) => {
+                "Image " (image_name(name))
+                span.note {
+                    " for " @if sets.len() == 1 { "image set " } @else { (plural(sets.len(), "image set")) ": " }
+                    bdi { (sets[..sets.len().min(NAMED)].join(", ")) }
+                    @if sets.len() > NAMED { " and " (sets.len() - NAMED) " more" }
                 }
             }
             Subject::Manifest(name) => { "Manifest of " bdi { (name) } }

@@ -133,7 +133,7 @@ pub(super) fn ended(report: &Report, troubles: &[Trouble]) -> Markup {
 
 fn ended_row(report: &Report, pull: &EndedPull, troubles: &[Trouble]) -> Markup {
     let rate = history::rate(pull);
-    let is_listed = |trouble: &Trouble| matches!(&trouble.subject, Subject::Image(name, _) if *name == pull.image);
+    let is_listed = |trouble: &Trouble| matches!(&trouble.subject, Subject::Image(name, _) | Subject::SetImage(name, _) if *name == pull.image);
     let message = pull.message.as_ref().filter(|_| !troubles.iter().any(is_listed));
     html! {
         tr data-key=(format!("ended-{}", pull.number)) {

@@ -12,12 +12,15 @@ use jiff::Timestamp;
 use serde_json::json;
 
 use crate::admin::backoff::WaitingImage;
+use crate::admin::image_sets::{
+    ImageSetBytes, ImageSetImage, ImageSetImagePhase, ImageSetList, ImageSetPhase, ImageSetState,
+};
 use crate::api::gc::DiskUsage;
 use crate::node::board::RefusedPod;
 use crate::node::events::RecordedEvent;
 use crate::page::history::{INTERVALS, Interval};
 use crate::page::inventory::{ImageRow, Inventory, Removals};
-use crate::page::report::{PodReport, Report};
+use crate::page::report::{FollowedSets, PodReport, Report};
 use crate::page::sharing::{self, Sharing};
 use crate::pods::shape::Pod;
 
@@ -90,6 +93,7 @@ pub(in crate::page) fn empty() -> Report {
         throughput: vec![Interval::default(); INTERVALS],
         backoff: Some(Vec::new()),
         pods: Some(PodReport::default()),
+        image_sets: FollowedSets::None,
     }
 }
 
@@ -275,4 +279,36 @@ fn pods(report: &mut Report, text: &str) {
         remaining_milliseconds: 27_300,
         message: format!("ghcr.io/example/worker:7: not found{text}"),
     }]);
+}
+
+/// Adds two image sets: `web`, with an image that failed and one that is pulled, and `base`, which is ready and has `images` images.
+pub(in crate::page) fn with_sets(report: Report, images: usize, text: &str) -> Report {
+    let image = |name: &str, phase| ImageSetImage {
+        name: format!("{name}{text}"),
+        phase,
+        pinned: true,
+        bytes: ImageSetBytes { total: 40_000_000, done: 10_000_000, from_registry: 7_000_000, from_mirrors: 3_000_000 },
+        ..ImageSetImage::default()
+    };
+    let failed = ImageSetImage {
+        reason: Some(format!("InsufficientSpace{text}")),
+        message: Some(format!("3 GB would have to be free{text}")),
+        attempts: 4,
+        retry_at: Some(ago(-90)),
+        ..image("r.example/shop/front:9", ImageSetImagePhase::Failed)
+    };
+    let web = ImageSetState {
+        name: format!("web{text}"),
+        phase: ImageSetPhase::Pulling,
+        bytes: ImageSetBytes { total: 80_000_000, done: 20_000_000, ..ImageSetBytes::default() },
+        images: vec![failed, image("r.example/shop/back:9", ImageSetImagePhase::Pulling)],
+    };
+    let base = ImageSetState {
+        name: "base".to_owned(),
+        phase: ImageSetPhase::Ready,
+        images: (0..images).map(|n| image(&format!("r.example/base/{n}:1"), ImageSetImagePhase::Ready)).collect(),
+        ..ImageSetState::default()
+    };
+    let list = ImageSetList { sets: vec![base, web], last_report: Some(ago(12)) };
+    Report { image_sets: FollowedSets::Known(list), ..report }
 }

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use serde_json::{Value, json};
 
 use super::fleet::{FleetScene, ask_metrics, leads};
-use crate::dashboards;
+use crate::support::browser::Browser;
 use crate::support::control_plane::ControlPlane;
 use crate::support::network::enter_own_network;
-use crate::support::process::Daemon;
+use crate::support::process::{Daemon, run, tool};
 use crate::support::scene::{Scene, blobs_in};
 use crate::support::{Containerd, Imagelet};
+use crate::{dashboards, status_page};
 
 /// Writes a set as YAML, with these lines at the end of its spec.
 fn set_file(fleet: &FleetScene, image: &str, more: &str) -> PathBuf {
@@ -105,7 +106,7 @@ fn a_failing_rollout_is_found_and_mended_at_a_shell() {
     let kubeconfig = plane.node("n0").display().to_string();
     let agent = images.imagelet.clone().global("--fleet-kubeconfig", &kubeconfig).global("--node-name", "n0");
     let agent = agent.global("--fleet-namespace", "imagelet-fleet").global("--metrics-address", "127.0.0.1:0");
-    let agent = agent.serve(&images.scratch.join("cri.sock"));
+    let agent = agent.global("--status-address", "127.0.0.1:0").serve(&images.scratch.join("cri.sock"));
     // The watch ends with the failure, and its lines are those of the changes.
     let watched = imagelet.run(&["fleet", "watch", "web", "--timeout", "60s"]);
     assert_eq!(watched.code, Some(1), "{watched:?}");
@@ -119,6 +120,10 @@ fn a_failing_rollout_is_found_and_mended_at_a_shell() {
     assert!(why.contains(&format!("n0 cannot pull {app}: InsufficientSpace: ")), "{why}");
     assert!(why.contains("Next: free space on the node, or lower minFree of the set"), "{why}");
     exports(&fleet, &images, &controller, &agent, &["failed", "Degraded"]);
+    let listed = sets_of(&images);
+    assert_eq!((&listed["sets"][0]["name"], &listed["sets"][0]["images"][0]["name"]), (&json!("web"), &json!(app)));
+    assert!(listed["lastReport"].is_string(), "{listed:#}");
+    let mut page = failure_is_shown(&agent, &app);
     let other = run(&["why", "n1", &app]);
     assert!(other.contains("does not select n1: role=web is required, and the node has role=db."), "{other}");
     let unknown = imagelet.fails(1, &["fleet", "why", "node-0", &app]);
@@ -153,6 +158,17 @@ fn a_failing_rollout_is_found_and_mended_at_a_shell() {
     let ready = run(&["status", "web", "-o", "jsonpath={.nodes.ready} {.images[0].digest}"]);
     assert_eq!(ready.trim(), format!("1 {}", image.manifest.digest));
     exports(&fleet, &images, &controller, &agent, &["ready", "Ready"]);
+    let listed = sets_of(&images);
+    assert_eq!(
+        (&listed["sets"][0]["phase"], &listed["sets"][0]["images"][0]["phase"]),
+        (&json!("Ready"), &json!("Ready"))
+    );
+    page.wait_for("the set is ready", "document.querySelector('#sets').innerText.includes('1 of 1 image ready')");
+    // How full the disk of the machine is does not matter here.
+    let text = "document.querySelector('#attention').textContent.includes('for image set web')";
+    page.wait_for("the image needs no attention", &format!("!{text}"));
+    page.assert_clean(&status_page::url(&agent));
+    drop(page);
     drop(agent);
 
     pauses(&fleet, &imagelet);
@@ -195,6 +211,47 @@ fn exports(fleet: &FleetScene, images: &Scene, controller: &Daemon, agent: &Daem
         assert!(is_documented && (is_exported || name == "imagelet_fleet_write_failures_total"), "no metric {name}");
     }
     assert_eq!(ask_metrics(controller, "/livez"), "ok\n");
+}
+
+/// The sets of a node, by the API of its agent.
+#[track_caller]
+fn sets_of(images: &Scene) -> Value {
+    let socket = images.scratch.join("store/admin.sock").display().to_string();
+    let mut curl = tool("curl");
+    let answer = run(curl.args(["-sSf", "--unix-socket", &socket, "http://imagelet/v1/image-sets"]));
+    serde_json::from_str(&answer).expect("JSON")
+}
+
+/// The page of the node shows the failed image once as a trouble, and in its set with the reason and the next attempt.
+#[track_caller]
+fn failure_is_shown(agent: &Daemon, app: &str) -> Browser {
+    let mut browser = Browser::start();
+    browser.emulate(1280, 900, "light");
+    browser.open(&status_page::url(agent));
+    browser.wait_for("it is live", status_page::LIVE);
+    browser.wait_for("it retries", "document.title.includes('1 pull retrying')");
+    // The node tries again meanwhile: what belongs together is read at once.
+    browser.wait_for(
+        "the failure with the next attempt",
+        "document.querySelector('#attention').innerText.split('for image set web').length === 2
+         && /InsufficientSpace.*next retry in/s.test(document.querySelector('#attention').innerText)
+         && /0 of 1 image ready, 1 failed/.test(document.querySelector('#sets').innerText)
+         && /InsufficientSpace, next attempt in/.test(document.querySelector('#sets').innerText)",
+    );
+    let folded = "document.querySelector('#sets tbody')?.checkVisibility()";
+    assert_eq!(browser.js(folded), json!(false), "images are folded");
+    browser.js("document.querySelector('#sets summary').click()");
+    let name = app.rsplit('/').next().unwrap_or(app);
+    browser.wait_for("images", &format!("document.querySelector('#sets tbody').innerText.includes('{name}')"));
+    for (width, scheme) in [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")] {
+        browser.emulate(width, 844, scheme);
+        browser.assert_accessible(&format!("{width} {scheme}"));
+        browser.picture(&format!("sets-{width}-{scheme}"));
+        let wide = browser.js("document.documentElement.scrollWidth");
+        assert!(wide.as_u64() <= Some(u64::from(width)), "{wide} at {width}");
+        assert_eq!(browser.js(status_page::OVERLAPS), json!([]), "texts overlap at {width} {scheme}");
+    }
+    browser
 }
 
 /// A set and the fleet are paused and resumed, next to what kubectl sees.
