@@ -13,6 +13,7 @@ use crate::support::images::{Image, Layer, Packing, platform};
 use crate::support::process::eventually;
 use crate::support::random::noise_of;
 use crate::support::scene::Scene;
+use crate::support::{Containerd, Imagelet};
 
 fn layers(s: &Scene, packing: Packing) -> Vec<Layer> {
     ["one", "two", "three"].iter().map(|n| s.file_layer(n, noise_of(n, 300_000), packing)).collect()
@@ -46,6 +47,25 @@ fn what_is_here_costs_a_manifest() {
     assert_eq!(asked[2..], heads("warm/other", &asked[2..]));
     assert_eq!(asked.len(), 5, "{asked:?}");
     assert_eq!(s.imagelet.images().len(), 2);
+}
+
+#[test]
+#[ignore = "needs root and daemons: scripts/test.sh"]
+fn runtime_is_asked_for_a_present_image_at_the_cost_of_its_manifest() {
+    let s = Scene::new();
+    let image = s.layout.image(&layers(&s, Packing::Gzip));
+    let name = s.registry.push(&s.layout, &image, "warm/app:1");
+    let containerd = Containerd::start(s.registry.host());
+    // A kubelet that verifies credentials pulls every image again for a pod without a record.
+    for engine in ["runtime", "embedded"] {
+        let imagelet = Imagelet::remote(&containerd.endpoint()).global("--pull-engine", engine);
+        imagelet.ok(&["pull", &name]);
+        let before = s.registry.requests().len();
+        imagelet.ok(&["pull", &name]);
+        let asked = s.registry.requests()[before..].to_vec();
+        let manifest = |request: &String| request.ends_with(" /v2/warm/app/manifests/1");
+        assert!(asked.len() <= 2 && asked.iter().all(manifest), "{engine}: {asked:?}");
+    }
 }
 
 /// The requests for manifest and config.
