@@ -76,11 +76,13 @@ impl Pattern {
     /// Returns true if an image with this last user (`namespace/pod/container`, empty if it is not known) matches.
     #[must_use]
     pub fn fits(&self, image: &Image, last_user: &str) -> bool {
+        self.fits_names(&image.id, &normal_names(image), last_user)
+    }
+
+    /// Returns true if an image with this ID, these names in normal form, and this last user matches.
+    fn fits_names(&self, id: &str, names: &[Cow<'_, str>], last_user: &str) -> bool {
         match &self.subject {
-            PatternSubject::Name(glob) => {
-                let mut names = image.repo_tags.iter().chain(&image.repo_digests);
-                self.is_id(&image.id) || names.any(|name| matches_name(glob, name))
-            }
+            PatternSubject::Name(glob) => self.is_id(id) || names.iter().any(|name| glob.matches(name)),
             PatternSubject::Label => false,
             PatternSubject::Namespace(name) => {
                 let namespace = last_user.split_once('/').map(|(namespace, _)| namespace);
@@ -105,14 +107,16 @@ fn is_label(key: &str) -> bool {
     key.strip_prefix("label.").is_some_and(|key| !key.is_empty())
 }
 
-fn matches_name(glob: &NameGlob, name: &str) -> bool {
-    // A runtime may list a name as it was asked for.
-    let (host, below) = name.split_at(name.find('/').unwrap_or(0));
-    let name = &*match oci::normal_host(host) {
-        Ok(spelled) if spelled != host && !below.is_empty() => Cow::Owned(format!("{spelled}{below}")),
-        _ => Cow::Borrowed(name),
+/// Returns the names of an image with hosts in normal form. A runtime may list a name as it was asked for.
+fn normal_names(image: &Image) -> Vec<Cow<'_, str>> {
+    let normal = |name| {
+        let (host, below) = str::split_at(name, str::find(name, '/').unwrap_or(0));
+        match oci::normal_host(host) {
+            Ok(spelled) if spelled != host && !below.is_empty() => Cow::Owned(format!("{spelled}{below}")),
+            _ => Cow::Borrowed(name),
+        }
     };
-    glob.matches(name)
+    image.repo_tags.iter().chain(&image.repo_digests).map(|name| normal(name)).collect()
 }
 
 impl TryFrom<String> for Pattern {
@@ -243,7 +247,8 @@ impl Pins {
     /// Returns the pin that matches an image with this last user.
     #[must_use]
     pub fn hold(&self, image: &Image, last_user: &str) -> Option<&Pattern> {
-        self.0.iter().find(|pattern| pattern.fits(image, last_user))
+        let names = normal_names(image);
+        self.0.iter().find(|pattern| pattern.fits_names(&image.id, &names, last_user))
     }
 }
 

@@ -11,7 +11,11 @@ const ANY: &str = "{*,*/**/*}";
 
 /// A compiled glob. Two globs are equal if their texts are.
 #[derive(Clone, Debug)]
-pub(super) struct NameGlob(GlobMatcher);
+pub(super) struct NameGlob {
+    text: String,
+    /// `None` for a text without stars, which matches itself: a set of hundreds of images pins each by its whole name.
+    matcher: Option<GlobMatcher>,
+}
 
 impl NameGlob {
     /// Compiles a glob over texts.
@@ -19,6 +23,9 @@ impl NameGlob {
     /// # Errors
     /// The glob is too large.
     pub(super) fn new(glob: &str) -> Result<Self, String> {
+        if !glob.contains('*') {
+            return Ok(Self { text: glob.to_owned(), matcher: None });
+        }
         Self::compile(&translate(glob))
     }
 
@@ -35,23 +42,19 @@ impl NameGlob {
 
     fn compile(glob: &str) -> Result<Self, String> {
         let glob = GlobBuilder::new(glob).literal_separator(true).backslash_escape(false).build();
-        glob.map(|glob| Self(glob.compile_matcher()))
+        glob.map(|glob| Self { text: glob.glob().to_owned(), matcher: Some(glob.compile_matcher()) })
             .map_err(|error| format!("it cannot be compiled: {}", error.kind()))
     }
 
     /// Returns true if a text matches.
     pub(super) fn matches(&self, text: &str) -> bool {
-        self.0.is_match(text)
-    }
-
-    fn text(&self) -> &str {
-        self.0.glob().glob()
+        self.matcher.as_ref().map_or_else(|| self.text == text, |matcher| matcher.is_match(text))
     }
 }
 
 impl PartialEq for NameGlob {
     fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
+        self.text == other.text
     }
 }
 
@@ -65,13 +68,13 @@ impl PartialOrd for NameGlob {
 
 impl Ord for NameGlob {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.text().cmp(other.text())
+        self.text.cmp(&other.text)
     }
 }
 
 impl Hash for NameGlob {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.text().hash(state);
+        self.text.hash(state);
     }
 }
 
