@@ -69,6 +69,14 @@ pub(super) struct DesiredImage {
     pub(super) on_delete: OnDelete,
 }
 
+impl DesiredImage {
+    /// Returns true if a pull for the other one would fail for the same reasons, as far as the sets decide.
+    pub(super) fn is_pulled_like(&self, other: &Self) -> bool {
+        let of = |image: &Self| (image.secrets.clone(), image.min_free.clone(), image.obstacle.clone());
+        of(self) == of(other)
+    }
+}
+
 /// The images that a node must have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Desired {

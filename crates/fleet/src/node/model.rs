@@ -83,7 +83,7 @@ impl Model {
         let before = std::mem::take(&mut self.desired);
         self.derive();
         for (key, image) in &self.desired.images {
-            if before.images.get(key).is_some_and(|before| before != image) {
+            if before.images.get(key).is_some_and(|before| !before.is_pulled_like(image)) {
                 self.states.retry_now(key);
             }
         }

@@ -45,6 +45,8 @@ pub(super) struct ImageState {
     pub(super) attempts: u32,
     /// Earliest time of the next attempt.
     pub(super) retry: Option<Now>,
+    /// The same as far as the registry demands it.
+    demanded: Option<Now>,
     pub(super) bytes: TransferredBytes,
     /// ID of the present image.
     pub(super) id: Option<String>,
@@ -59,6 +61,7 @@ impl ImageState {
             message: None,
             attempts: 0,
             retry: None,
+            demanded: None,
             bytes: TransferredBytes::default(),
             id: None,
             backoff: Backoff::new(FIRST_WAIT, LONGEST_WAIT),
@@ -152,10 +155,10 @@ impl ImageStates {
         self.0.values().filter_map(|state| state.retry).map(|retry| retry.clock).min()
     }
 
-    /// Ends the wait after a failure, because the sets ask for something else than before.
+    /// Ends the wait after a failure, because the sets permit another kind of pull than before. A wait that the registry demands stays.
     pub(super) fn retry_now(&mut self, key: &ImageKey) {
         if let Some(state) = self.0.get_mut(key) {
-            state.retry = None;
+            state.retry = state.demanded;
         }
     }
 
@@ -182,11 +185,15 @@ impl ImageStates {
         match result {
             Ok(id) => state.present(&id),
             Err(problem) => {
+                let after = |wait: Duration| Now {
+                    clock: now.clock + wait,
+                    wall: now.wall.checked_add(wait).unwrap_or(Timestamp::MAX),
+                };
                 let wait = state.backoff.next(random).max(problem.retry_after.unwrap_or_default());
                 state.phase = ImagePhase::Failed;
                 (state.reason, state.message) = (Some(problem.reason), Some(problem.message));
-                let wall = now.wall.checked_add(wait).unwrap_or(Timestamp::MAX);
-                state.retry = Some(Now { clock: now.clock + wait, wall });
+                state.retry = Some(after(wait));
+                state.demanded = problem.retry_after.map(after);
             }
         }
     }

@@ -67,6 +67,27 @@ impl Scene {
 }
 
 #[test]
+fn changed_set_ends_the_own_wait_and_not_that_of_the_registry() {
+    let mut scene = Scene::new(&[set("web", &[APP])]);
+    scene.fail(APP, None);
+    assert_eq!(scene.due(), [""; 0]);
+    scene.states.retry_now(&key(APP));
+    assert_eq!(scene.due(), [APP]);
+    let wait = scene.fail(APP, Some(Duration::from_secs(600)));
+    scene.states.retry_now(&key(APP));
+    assert_eq!(scene.due(), [""; 0], "the registry asked for time");
+    scene.now.clock += wait;
+    assert_eq!(scene.due(), [APP]);
+    // Not every change of a set concerns its pulls.
+    let mut other = set("web", &[APP]);
+    other.options.namespaces = vec!["shop".to_owned()];
+    let image = |set| desired([&set]).images.remove(&key(APP)).expect("wanted");
+    assert!(image(set("web", &[APP])).is_pulled_like(&image(other.clone())));
+    other.options.pull_secrets = vec!["registry".to_owned()];
+    assert!(!image(set("web", &[APP])).is_pulled_like(&image(other)));
+}
+
+#[test]
 fn image_that_is_present_by_digest_alone_is_pulled_for_its_name() {
     let mut scene = Scene::new(&[set("web", &[APP])]);
     scene.observe_named(&[APP], false);
