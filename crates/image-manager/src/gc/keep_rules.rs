@@ -107,16 +107,18 @@ fn is_label(key: &str) -> bool {
     key.strip_prefix("label.").is_some_and(|key| !key.is_empty())
 }
 
-/// Returns the names of an image with hosts in normal form. A runtime may list a name as it was asked for.
+/// Returns the names of an image with hosts in normal form.
 fn normal_names(image: &Image) -> Vec<Cow<'_, str>> {
-    let normal = |name| {
-        let (host, below) = str::split_at(name, str::find(name, '/').unwrap_or(0));
-        match oci::normal_host(host) {
-            Ok(spelled) if spelled != host && !below.is_empty() => Cow::Owned(format!("{spelled}{below}")),
-            _ => Cow::Borrowed(name),
-        }
-    };
-    image.repo_tags.iter().chain(&image.repo_digests).map(|name| normal(name)).collect()
+    image.repo_tags.iter().chain(&image.repo_digests).map(|name| normal_name(name)).collect()
+}
+
+/// Returns a name with its host in normal form. A runtime may list a name as it was asked for.
+fn normal_name(name: &str) -> Cow<'_, str> {
+    let (host, below) = name.split_at(name.find('/').unwrap_or(0));
+    match oci::normal_host(host) {
+        Ok(spelled) if spelled != host && !below.is_empty() => Cow::Owned(format!("{spelled}{below}")),
+        _ => Cow::Borrowed(name),
+    }
 }
 
 impl TryFrom<String> for Pattern {
