@@ -99,7 +99,7 @@ impl ImageSetImagePhase {
     pub fn in_words(self) -> &'static str {
         match self {
             Self::Failed => "failed",
-            Self::Gone => "gone",
+            Self::Gone => "removed",
             Self::Pulling => "pulling",
             Self::Waiting => "waiting",
             Self::Ready => "ready",

@@ -125,7 +125,7 @@ async fn own_pin_in_the_runtime_is_no_reason_of_its_own() {
     s.pins.others.lock().insert(FIRST.to_owned());
     assert_eq!(s.why().await[&s.first], "pinned by the runtime");
     s.pins.others.lock().clear();
-    *s.pins.error.lock() = Some(Error::new(Kind::Unavailable, "gone"));
+    *s.pins.error.lock() = Some(Error::new(Kind::Unavailable, "no answer"));
     assert_eq!(s.why().await[&s.first], "pinned by the runtime");
 }
 
@@ -143,7 +143,7 @@ async fn lost_pins_are_written_again_and_a_failure_does_not_end_that() {
     let test = async {
         turns(1).await;
         s.pins.own.lock().clear();
-        *s.pins.error.lock() = Some(Error::new(Kind::Unavailable, "gone"));
+        *s.pins.error.lock() = Some(Error::new(Kind::Unavailable, "no answer"));
         turns(2).await;
         assert_eq!(s.pins.own(), Vec::<String>::new());
         *s.pins.error.lock() = None;

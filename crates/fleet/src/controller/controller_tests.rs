@@ -367,12 +367,12 @@ async fn metrics_follow_sets_and_the_page_names_each_one() {
     let fixture = Fixture::new();
     fixture.nodes(3);
     fixture.set("web", 1, &json!({"rollout": {"maxConcurrent": 3}}));
-    fixture.set("gone", 1, &json!({}));
+    fixture.set("deleted", 1, &json!({}));
     fixture.replica("one", false);
     fixture.until("web", "Progressing", "True RollingOut").await;
     fixture.report("n0", &["web"], "Ready");
     fixture.report("n1", &["web"], "Failed");
-    fixture.server.remove(&format!("{API}/imagesets/gone"));
+    fixture.server.remove(&format!("{API}/imagesets/deleted"));
     fixture.until("web", "Degraded", "True TooManyFailures").await;
     // The next pass is after the write.
     tokio::time::sleep(Duration::from_secs(10)).await;
